@@ -1,11 +1,11 @@
-// Package diag is the project's one error type and the six kinds an error can be of.
+// Package diag is the project's one error type and the six kinds of errors.
 //
-// Errors come in three families that are never mixed. The user's fault (ErrInput, ErrBudget, ErrClosed) and the
-// machine's (ErrMemory) are returned and name where they lie: file, node, operator, tensor, dimension. What the project
-// cannot do yet is ErrUnsupported, which is errors.ErrUnsupported too. A bug of ours is a panic, and the edge of the
-// API turns it into ErrInternal with Recover.
+// Errors come in three families that are never mixed. The user's faults (ErrInput, ErrBudget, ErrClosed) and the
+// machine's (ErrMemory) are returned and name the file, node, operator, tensor and dimension at fault. A legal request
+// that the project cannot fulfil yet is ErrUnsupported, which is errors.ErrUnsupported too. A bug of the project is a
+// panic, which Recover turns into ErrInternal at the edge of the API.
 //
-// An Error is a value to read, never to change: every method that adds a place returns a copy.
+// An Error is read and never changed: every method that adds to it returns a copy.
 package diag
 
 import (
@@ -18,10 +18,10 @@ import (
 	"strings"
 )
 
-// kind is a sentinel: what an Error is about, and how JSON spells it.
+// kind is a sentinel for one kind of error.
 type kind struct {
-	name string // spelling in JSON and at the front of an error that has no place
-	also error  // a sentinel of the standard library that errors.Is accepts as well, or nil
+	name string // as in JSON, and at the front of an error that names nothing
+	also error  // a sentinel of the standard library that errors.Is accepts too, or nil
 }
 
 func (k *kind) Error() string { return k.name }
@@ -32,7 +32,8 @@ func (k *kind) Is(target error) bool { return k.also != nil && target == k.also 
 var (
 	// ErrInput says that a file, a model, a value or an option is at fault.
 	ErrInput error = &kind{name: "input"}
-	// ErrUnsupported says that what was asked is legal and not done here; errors.Is(err, errors.ErrUnsupported) holds too.
+	// ErrUnsupported says that the request is legal and not implemented; errors.Is(err, errors.ErrUnsupported) holds
+	// too.
 	ErrUnsupported error = &kind{name: "unsupported", also: errors.ErrUnsupported}
 	// ErrBudget says that a plan does not fit the memory it was given.
 	ErrBudget error = &kind{name: "budget"}
@@ -40,11 +41,11 @@ var (
 	ErrMemory error = &kind{name: "memory"}
 	// ErrClosed says that a program, a result or a file was used after its Close.
 	ErrClosed error = &kind{name: "closed"}
-	// ErrInternal says that the fault is ours.
+	// ErrInternal says that the project is at fault.
 	ErrInternal error = &kind{name: "internal"}
 )
 
-// Error is an error with its place. Every field but Kind may be empty.
+// Error is an error and its location: file, node, tensor, dimension. Every field except Kind may be empty.
 type Error struct {
 	Kind   error  // one of the kinds above
 	File   string // the file at fault
@@ -52,16 +53,16 @@ type Error struct {
 	Op     string // the node's operator
 	Tensor string // the tensor or argument
 	Dim    string // the dimension
-	Detail string // what is wrong, in one sentence without a full stop
-	Fix    string // what would make it right
-	Budget int64  // of an ErrBudget: bytes that are enough, where a number is known; 0 else
+	Detail string // the fault, in one sentence without a full stop
+	Fix    string // the remedy
+	Budget int64  // for an ErrBudget: bytes that suffice, if known; otherwise 0
 	Err    error  // the cause, for errors.Is and errors.As
 }
 
-// Error returns one line: the place from the outside in, the detail, the cause, and the fix.
+// Error returns one line: the location from the outside in, the detail, the cause, and the fix.
 func (e *Error) Error() string {
 	var b strings.Builder
-	place := func(label, value string) {
+	add := func(label, value string) {
 		if value == "" {
 			return
 		}
@@ -71,24 +72,24 @@ func (e *Error) Error() string {
 		b.WriteString(label)
 		b.WriteString(value)
 	}
-	place("", e.File)
+	add("", e.File)
 	switch {
 	case e.Node != "" && e.Op != "":
-		place("node ", quoteIfOdd(e.Node)+" ("+e.Op+")")
+		add("node ", quoteIfOdd(e.Node)+" ("+e.Op+")")
 	case e.Node != "":
-		place("node ", quoteIfOdd(e.Node))
+		add("node ", quoteIfOdd(e.Node))
 	case e.Op != "":
-		place("op ", e.Op)
+		add("op ", e.Op)
 	}
 	if e.Tensor != "" {
-		place("tensor ", quoteIfOdd(e.Tensor))
+		add("tensor ", quoteIfOdd(e.Tensor))
 	}
 	if e.Dim != "" {
-		place("dimension ", quoteIfOdd(e.Dim))
+		add("dimension ", quoteIfOdd(e.Dim))
 	}
-	place("", e.Detail)
+	add("", e.Detail)
 	if e.Err != nil && e.Err.Error() != e.Detail {
-		place("", e.Err.Error())
+		add("", e.Err.Error())
 	}
 	if b.Len() == 0 {
 		b.WriteString(KindName(e.Kind) + " error")
@@ -99,7 +100,7 @@ func (e *Error) Error() string {
 	return oneLine(b.String())
 }
 
-// Enough is a refused budget's error with so many bytes as the budget that works; 0 names none.
+// Enough returns a copy of a refused budget's error with bytes as the budget that works; 0 means that none is known.
 func (e *Error) Enough(bytes int64) *Error {
 	named := *e
 	said := fmt.Sprintf("a budget of %d bytes works", e.Budget)
@@ -111,7 +112,7 @@ func (e *Error) Enough(bytes int64) *Error {
 	return &named
 }
 
-// Is reports whether target is the error's kind, or what its kind also stands for.
+// Is reports whether target is the error's kind, or a sentinel that the kind also stands for.
 func (e *Error) Is(target error) bool {
 	return e.Kind != nil && errors.Is(e.Kind, target)
 }
@@ -119,8 +120,8 @@ func (e *Error) Is(target error) bool {
 // Unwrap returns the cause, or nil.
 func (e *Error) Unwrap() error { return e.Err }
 
-// KindName returns the name of a kind as JSON spells it: input, unsupported, budget, memory, closed or internal.
-// Of another error it looks for a kind inside; one without a kind is internal.
+// KindName returns the name of a kind as in JSON: input, unsupported, budget, memory, closed or internal. For another
+// error it looks for a kind within; if there is none, it returns internal.
 func KindName(err error) string {
 	for _, k := range []error{ErrInput, ErrUnsupported, ErrBudget, ErrMemory, ErrClosed, ErrInternal} {
 		if err == k {
@@ -135,7 +136,7 @@ func KindName(err error) string {
 	return ErrInternal.(*kind).name
 }
 
-// report is the JSON form of an Error.
+// report is an Error as JSON.
 type report struct {
 	Kind   string `json:"kind"`
 	File   string `json:"file"`
@@ -148,7 +149,7 @@ type report struct {
 }
 
 // MarshalJSON writes the eight keys kind, file, node, op, tensor, dim, detail and fix, always all of them. The cause's
-// text is part of detail, since JSON has no place of its own for it.
+// message is in detail, because JSON has no key for it.
 func (e *Error) MarshalJSON() ([]byte, error) {
 	detail := e.Detail
 	if e.Err != nil && e.Err.Error() != detail {
@@ -163,7 +164,7 @@ func (e *Error) MarshalJSON() ([]byte, error) {
 	})
 }
 
-// New returns an error of a kind whose Detail is formatted as fmt.Errorf does; an operand of %w becomes the cause.
+// New returns an error of a kind. Detail is formatted as fmt.Errorf formats; an operand of %w becomes the cause.
 func New(kind error, format string, args ...any) *Error {
 	if len(args) == 0 {
 		return &Error{Kind: kind, Detail: format}
@@ -179,19 +180,19 @@ func New(kind error, format string, args ...any) *Error {
 	return e
 }
 
-// hidden is a cause whose text the detail holds already, so that it is not printed twice.
+// hidden is a cause whose message is already in the detail, so that it is not printed twice.
 type hidden struct {
 	error
-	text string
+	message string
 }
 
-func (h *hidden) Error() string { return h.text }
+func (h *hidden) Error() string { return h.message }
 func (h *hidden) Unwrap() error { return h.error }
 
-// Inputf returns an ErrInput: the fault lies in what the user gave. %w works.
+// Inputf returns an ErrInput: a fault of the user's file, model, value or option. %w works.
 func Inputf(format string, args ...any) *Error { return New(ErrInput, format, args...) }
 
-// Unsupportedf returns an ErrUnsupported: legal, and not done here. %w works.
+// Unsupportedf returns an ErrUnsupported: a legal request that is not implemented. %w works.
 func Unsupportedf(format string, args ...any) *Error { return New(ErrUnsupported, format, args...) }
 
 // Internalf returns an ErrInternal, to be given to panic.
@@ -206,8 +207,8 @@ func (e *Error) AtFile(file string) *Error {
 	return &c
 }
 
-// AtNode returns a copy that names the model node and its operator, unless one is named already: the innermost place
-// wins.
+// AtNode returns a copy that names the model node and its operator, unless one is named already: the innermost node
+// stays.
 func (e *Error) AtNode(node, op string) *Error {
 	c := *e
 	if c.Node == "" && c.Op == "" {
@@ -216,7 +217,7 @@ func (e *Error) AtNode(node, op string) *Error {
 	return &c
 }
 
-// Words names a node as sentences do: NODE (OPERATOR), or by what there is of the two.
+// Words names a node as sentences do: NODE (OPERATOR), or only the one that is not empty.
 func Words(node, op string) string {
 	if node == "" || op == "" {
 		return node + op
@@ -224,34 +225,35 @@ func Words(node, op string) string {
 	return node + " (" + op + ")"
 }
 
-// placed is what a condition is from, if a node needs it: the node as Words has it, the line of a text, and why.
-var placed = regexp.MustCompile(`^(?:(.*?) \(([\w.:]+)\)|(\w+))(?:, (line \d+)|): (.*)$`)
+// conditionOrigin matches the origin of a condition that a node needs: the node as Words writes it, the line of a text,
+// and the reason.
+var conditionOrigin = regexp.MustCompile(`^(?:(.*?) \(([\w.:]+)\)|(\w+))(?:, (line \d+)|): (.*)$`)
 
-// From returns a copy whose detail says what a condition is from. If that is a node, the error names it.
+// From returns a copy whose detail has the origin of a condition. If the origin is a node, the error names it.
 func (e *Error) From(from string) *Error {
-	parts := placed.FindStringSubmatch(from)
-	if parts == nil || parts[3] != "" && parts[4] == "" {
+	match := conditionOrigin.FindStringSubmatch(from)
+	if match == nil || match[3] != "" && match[4] == "" {
 		c := *e
 		c.Detail += " (from " + from + ")"
 		return &c
 	}
-	c := e.AtNode(parts[1], parts[2]+parts[3])
-	why := parts[5]
-	if parts[4] != "" {
-		why = "from " + parts[4] + ": " + why
+	c := e.AtNode(match[1], match[2]+match[3])
+	why := match[5]
+	if match[4] != "" {
+		why = "from " + match[4] + ": " + why
 	}
 	c.Detail += " (" + why + ")"
 	return c
 }
 
-// finder is the node, as Words has it, in words for what gives a dimension its value.
+// finder matches a node as Words writes it, in the description of a dimension's origin.
 var finder = regexp.MustCompile(`(?:^| )(\S+) \(([\w.:]+)\)(?: |$)`)
 
-// Found returns a copy whose detail says what gives a dimension its value. If a node does, the error names it.
+// Found returns a copy whose detail has the origin of a dimension's value. If the origin is a node, the error names it.
 func (e *Error) Found(origin string) *Error {
 	c := *e
-	if parts := finder.FindStringSubmatch(origin); parts != nil {
-		c = *c.AtNode(parts[1], parts[2])
+	if match := finder.FindStringSubmatch(origin); match != nil {
+		c = *c.AtNode(match[1], match[2])
 	}
 	if origin != "" {
 		c.Detail += " (" + origin + ")"
@@ -277,7 +279,7 @@ func (e *Error) AtDim(dim string) *Error {
 	return &c
 }
 
-// WithFix returns a copy that says what would make it right, formatted as fmt.Sprintf does.
+// WithFix returns a copy with a remedy, formatted as fmt.Sprintf formats.
 func (e *Error) WithFix(format string, args ...any) *Error {
 	c := *e
 	c.Fix = format
@@ -295,7 +297,7 @@ func (e *Error) WithCause(err error) *Error {
 }
 
 // As returns err's first *Error, or, if there is none, a new one of the given kind with err as its cause. It is for
-// adding a place to an error of unknown origin: diag.As(err, diag.ErrInput).AtFile(path). A nil err gives nil.
+// adding a location to an error of unknown type: diag.As(err, diag.ErrInput).AtFile(path). A nil err gives nil.
 func As(err, kind error) *Error {
 	if err == nil {
 		return nil
@@ -307,13 +309,13 @@ func As(err, kind error) *Error {
 	return &Error{Kind: kind, Err: err}
 }
 
-// Panic is the cause of an ErrInternal that Recover made.
+// Panic is the cause of an ErrInternal from Recover.
 type Panic struct {
-	Value any    // what was given to panic
+	Value any    // the argument of panic
 	Stack string // the goroutine's stack
 }
 
-// Error returns the panic's value as text, without the stack.
+// Error returns the panic's value, printed, without the stack.
 func (p *Panic) Error() string { return fmt.Sprint(p.Value) }
 
 // Unwrap returns the panic's value if that is an error.
@@ -322,9 +324,10 @@ func (p *Panic) Unwrap() error {
 	return err
 }
 
-// Recover turns a panic into an ErrInternal whose cause is a *Panic with the stack; what says what was going on
-// ("compile", "pass fold"). Use it at the edges only, deferred directly: defer diag.Recover(&err, "compile"). A panic
-// with an *Error keeps that error's place and kind: an ErrInternal from Internalf, or what deep code threw knowingly.
+// Recover turns a panic into an ErrInternal whose cause is a *Panic with the stack. what names the interrupted work,
+// such as "compile" or "pass fold". Use it at the edges only, deferred directly: defer diag.Recover(&err, "compile"). A
+// panic with an *Error keeps that error's location and kind: an ErrInternal from Internalf, or an error that deep code
+// threw on purpose.
 func Recover(err *error, what string) {
 	value := recover()
 	if value == nil {
@@ -334,7 +337,7 @@ func Recover(err *error, what string) {
 }
 
 // Recovered is Recover for code that has called recover itself. It must run in the deferred function, so that the stack
-// is the panic's.
+// is that of the panic.
 func Recovered(value any, what string) *Error {
 	if explained := explainFault(value); explained != nil {
 		return explained
@@ -371,7 +374,7 @@ func Recovered(value any, what string) *Error {
 	return &e
 }
 
-// Stack returns the stack of the panic inside err, or "".
+// Stack returns the stack of the panic within err, or "".
 func Stack(err error) string {
 	var p *Panic
 	if errors.As(err, &p) {
@@ -380,7 +383,7 @@ func Stack(err error) string {
 	return ""
 }
 
-// quoteIfOdd quotes a name that would not stand out from the text around it.
+// quoteIfOdd quotes a name that could not be told from the surrounding sentence.
 func quoteIfOdd(name string) string {
 	for _, r := range name {
 		if r <= ' ' || r == ':' || r == '(' || r == ')' || r == 0x7f {
@@ -390,7 +393,7 @@ func quoteIfOdd(name string) string {
 	return name
 }
 
-// oneLine makes a text that a hostile file may have supplied safe to print on one line.
+// oneLine makes a string that a hostile file may have supplied safe to print on one line.
 func oneLine(s string) string {
 	clean := func(r rune) rune {
 		switch {

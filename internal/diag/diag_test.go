@@ -60,7 +60,7 @@ func TestError(t *testing.T) {
 	}
 }
 
-func TestPlaceIsInnermostAndCopied(t *testing.T) {
+func TestLocationIsInnermostAndCopied(t *testing.T) {
 	inner := Inputf("bad").AtNode("inner", "If").AtFile("a").AtTensor("t").AtDim("d")
 	outer := inner.AtNode("outer", "Loop").AtFile("b").AtTensor("u").AtDim("e").WithFix("f")
 	if outer.Node != "inner" || outer.Op != "If" || outer.File != "a" || outer.Tensor != "t" || outer.Dim != "d" {

@@ -7,9 +7,9 @@ import (
 	"sync/atomic"
 )
 
-// Go runs f on a goroutine of its own and calls ended there with f's error. A panic in f does not end the process:
-// ended is given the ErrInternal that Recover makes of it, which begins with what. Faults of memory are panics there
-// (Faults). Every goroutine of the module is started by Go or by a Group; internal/lint holds that.
+// Go runs f on a new goroutine and calls ended there with f's error. A panic in f does not end the process: ended gets
+// the ErrInternal that Recover makes of it, which begins with what. Memory faults are panics on that goroutine (see
+// Faults). Every goroutine of the module is started by Go or by a Group; internal/lint enforces that.
 func Go(what string, f func() error, ended func(error)) {
 	go func() {
 		var err error
@@ -20,14 +20,14 @@ func Go(what string, f func() error, ended func(error)) {
 	}()
 }
 
-// Group is goroutines that somebody waits for. The zero value is ready.
+// Group is a set of goroutines that can be waited for. The zero value is ready.
 type Group struct {
 	running sync.WaitGroup
 	failed  sync.Mutex
 	first   error
 }
 
-// Go runs f on a goroutine of the group's, as the function Go does.
+// Go runs f on a new goroutine of the group, as the function Go does.
 func (g *Group) Go(what string, f func() error) {
 	g.running.Add(1)
 	Go(what, f, func(err error) {
@@ -48,22 +48,22 @@ func (g *Group) Wait() error {
 	return g.first
 }
 
-// Faults makes a fault of memory a panic on this goroutine, which Recover turns into an error, instead of the process's
-// end; or undoes that. It returns what was before:
+// Faults makes memory faults on this goroutine panics, which Recover turns into errors, instead of ending the process;
+// or undoes that. It returns the previous setting:
 //
 //	defer diag.Faults(diag.Faults(true))
 //
-// Without it a fault in Go's own code and in machine code that Go called ends the process: nobody can recover from it.
+// Without it a fault in Go code, or in machine code called from Go, ends the process, and cannot be recovered from.
 func Faults(caught bool) (before bool) { return debug.SetPanicOnFault(caught) }
 
-// explanation is what ExplainFaults was given.
+// explanation is the argument of ExplainFaults.
 var explanation atomic.Pointer[func(address uintptr) *Error]
 
-// ExplainFaults has Recover ask explain about the address of each fault of memory. explain returns the error that the
-// fault becomes, or nil for what is a bug.
+// ExplainFaults makes Recover call explain with the address of each memory fault. explain returns the error that the
+// fault becomes, or nil if the fault is a bug.
 func ExplainFaults(explain func(address uintptr) *Error) { explanation.Store(&explain) }
 
-// faultAddress is the address that a fault of memory was at; ok is false for every other panic.
+// faultAddress returns the address of a memory fault; ok is false for every other panic.
 func faultAddress(value any) (address uintptr, ok bool) {
 	fault, ok := value.(interface {
 		runtime.Error
@@ -75,7 +75,7 @@ func faultAddress(value any) (address uintptr, ok bool) {
 	return fault.Addr(), true
 }
 
-// explainFault is the error that a fault of memory becomes by what its address says; nil if nothing is known of it.
+// explainFault returns the error that a memory fault becomes, as explain says; nil if it does not know the address.
 func explainFault(value any) *Error {
 	address, ok := faultAddress(value)
 	explain := explanation.Load()

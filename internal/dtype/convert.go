@@ -6,10 +6,10 @@ import (
 	"unsafe"
 )
 
-// ConvertSlice converts the n elements of s, packed and of type src, and stores them in d, packed and of type dst; the
-// package comment says what a conversion means, and saturate is for the float8 types (see Encode; F8E8M0 rounds Up).
-// Equal types are copied bit for bit, except that a Bool becomes 0 or 1. Unused bits of d's last byte become 0. d and s
-// must be long enough and must not overlap. String panics.
+// ConvertSlice converts the n elements of s, packed and of type src, and stores them in d, packed and of type dst. The
+// package comment defines the conversions; saturate is for the float8 types (see Encode; F8E8M0 rounds Up). If the
+// types are equal, elements are copied bit for bit, except that a Bool becomes 0 or 1. Unused bits of d's last byte
+// become 0. d and s must be long enough and must not overlap. String panics.
 func ConvertSlice(dst DType, d []byte, src DType, s []byte, n int64, saturate bool) {
 	ConvertSliceRound(dst, d, src, s, n, saturate, Up)
 }
@@ -31,7 +31,7 @@ func ConvertSliceRound(dst DType, d []byte, src DType, s []byte, n int64, satura
 	}
 }
 
-// window returns the bytes of n elements. The caller's slice being too short is a bug, and so are strings.
+// window returns the bytes of n elements. It panics for strings, and if the slice is too short.
 func window(dt DType, data []byte, n int64) []byte {
 	size, err := dt.Bytes(n)
 	if err != nil || dt.Bits() == 0 || size > int64(len(data)) {
@@ -40,7 +40,7 @@ func window(dt DType, data []byte, n int64) []byte {
 	return data[:size]
 }
 
-// aligned reports whether data may be read and written through Go's types.
+// aligned reports whether data can be accessed through Go's types.
 func aligned(dt DType, data []byte) bool {
 	return len(data) == 0 || uintptr(unsafe.Pointer(&data[0]))%uintptr(min(max(dt.Size(), 1), 8)) == 0
 }
@@ -52,7 +52,7 @@ func clearTail(dt DType, data []byte, n int64) {
 	}
 }
 
-// convertElements converts one element after the other: it is what the other ways must agree with.
+// convertElements converts one element after the other; it is the reference for the other ways.
 func convertElements(dst DType, d []byte, src DType, s []byte, n int64, saturate bool, round Round) {
 	for i := range n {
 		switch {
@@ -69,10 +69,10 @@ func convertElements(dst DType, d []byte, src DType, s []byte, n int64, saturate
 	clearTail(dst, d, n)
 }
 
-// block is how many elements convertBlocks takes at a time: whole bytes of every packed type.
+// block is the number of elements that convertBlocks converts at a time: they fill entire bytes of every packed type.
 const block = 256
 
-// buffers holds two blocks of the widest elements.
+// buffers has two blocks of the widest elements.
 type buffers struct{ from, to [block]uint64 }
 
 var pool = sync.Pool{New: func() any { return new(buffers) }}
@@ -81,8 +81,8 @@ func bytesOf(buffer *[block]uint64) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(buffer)), block*8)
 }
 
-// convertBlocks converts by way of Go's types: it unpacks a block of s where src has no Go type, converts it, and packs
-// it where dst has none.
+// convertBlocks converts by way of Go's types: it unpacks a block of s if src has no Go type, converts it, and packs it
+// if dst has none.
 func convertBlocks(dst DType, d []byte, src DType, s []byte, n int64, saturate bool, round Round) {
 	b := pool.Get().(*buffers)
 	defer pool.Put(b)
@@ -108,6 +108,7 @@ func convertBlocks(dst DType, d []byte, src DType, s []byte, n int64, saturate b
 	}
 }
 
+// convertDirect converts by a loop of direct, which must have one for the pair; equal types are copied.
 func convertDirect(dst DType, d []byte, src DType, s []byte, n int) {
 	if dst == src {
 		copy(d[:n*dst.Size()], s)
@@ -116,7 +117,7 @@ func convertDirect(dst DType, d []byte, src DType, s []byte, n int) {
 	direct[src][dst](d, s, n)
 }
 
-// carriers is the Go type that holds every value of a type exactly: the type itself where it is Go's.
+// carriers maps a type to the Go type that holds its values without rounding: the type itself if Go has it.
 var carriers = func() (table [count]DType) {
 	for _, dt := range All() {
 		switch {
@@ -133,7 +134,7 @@ var carriers = func() (table [count]DType) {
 	return table
 }()
 
-// unpack converts n ≤ block elements of a type that is not Go's to its carrier.
+// unpack converts n ≤ block elements of a type that Go lacks to its carrier.
 func unpack(dt DType, to, s []byte, n int) {
 	if convert := direct[dt][carriers[dt]]; convert != nil {
 		convert(to, s, n)
@@ -169,7 +170,7 @@ func codeAt(s []byte, i, width int) byte {
 	return s[i/each] >> (i & (each - 1) * width) & (1<<width - 1)
 }
 
-// packCodes packs n ≤ block codes, a byte each, of a type of at most eight bits.
+// packCodes packs n ≤ block codes, one per byte, of a type of at most eight bits.
 func packCodes(dt DType, d, codes []byte, n int) {
 	width := dt.Bits()
 	each := 8 / width
@@ -183,8 +184,8 @@ func packCodes(dt DType, d, codes []byte, n int) {
 	}
 }
 
-// encodeBlock converts n ≤ block elements of one of Go's types to a float type of at most 16 bits, which s is rounded
-// to once.
+// encodeBlock converts n ≤ block elements of one of Go's types to a float type of at most 16 bits, with a single
+// rounding.
 func encodeBlock(dst DType, d, to []byte, src DType, s []byte, n int, saturate bool, round Round) {
 	values := slice[float64](to, n)
 	switch src {
@@ -208,7 +209,7 @@ func encodeBlock(dst DType, d, to []byte, src DType, s []byte, n int, saturate b
 		}
 		return
 	}
-	codes := to[:n] // code i lies before value i+1, which is read next
+	codes := to[:n] // code i is before value i+1, which is read next
 	for i, x := range values {
 		if dst == F8E8M0 {
 			codes[i] = EncodeE8M0(x, saturate, round)

@@ -2,8 +2,8 @@ package dtype
 
 import "unsafe"
 
-// direct holds a typed loop for each pair of Go's types and for the pairs that models use most. Every loop takes bytes
-// that are aligned and long enough for n elements; an absent one is nil.
+// direct has a typed loop for each pair of Go's types and for the pairs that models use most; nil for others. A loop
+// takes bytes that are aligned and long enough for n elements.
 var direct [count][count]func(d, s []byte, n int)
 
 // number is a Go type whose values are real numbers.
@@ -16,6 +16,7 @@ func slice[T any](data []byte, n int) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(data))), n)
 }
 
+// init fills direct.
 func init() {
 	fromInteger[uint8](U8)
 	fromInteger[int8](I8)
@@ -73,8 +74,8 @@ func init() {
 	}
 }
 
-// fromInteger fills in an integer type's row: Go's own conversions keep the low bits and, but for
-// 64 bits to f32, round once.
+// fromInteger fills in an integer type's row: Go's own conversions keep the low bits and round once, except from 64
+// bits to f32.
 func fromInteger[S number](src DType) {
 	direct[src] = [count]func(d, s []byte, n int){
 		Bool: isTrue[S],
@@ -86,8 +87,8 @@ func fromInteger[S number](src DType) {
 	}
 }
 
-// fromFloat fills in a float type's row. Go leaves out of range values to the machine, so integers have loops of their
-// own.
+// fromFloat fills in a float type's row. For values out of range, Go's conversions to integers depend on the machine,
+// so integers have loops of their own.
 func fromFloat[S float32 | float64](src DType) {
 	direct[src] = [count]func(d, s []byte, n int){
 		Bool: isTrue[S],
@@ -104,6 +105,7 @@ func fromFloat[S float32 | float64](src DType) {
 	}
 }
 
+// cast converts by Go's conversion.
 func cast[S, D number](d, s []byte, n int) {
 	to := slice[D](d, n)
 	for i, x := range slice[S](s, n) {
@@ -111,6 +113,7 @@ func cast[S, D number](d, s []byte, n int) {
 	}
 }
 
+// toNarrow converts floats to an integer type whose definition goes through i32.
 func toNarrow[S float32 | float64, D number](d, s []byte, n int) {
 	to := slice[D](d, n)
 	for i, x := range slice[S](s, n) {
@@ -118,6 +121,7 @@ func toNarrow[S float32 | float64, D number](d, s []byte, n int) {
 	}
 }
 
+// toWide converts floats to an integer type whose definition goes through i64.
 func toWide[S float32 | float64, D number](d, s []byte, n int) {
 	to := slice[D](d, n)
 	for i, x := range slice[S](s, n) {
@@ -125,6 +129,7 @@ func toWide[S float32 | float64, D number](d, s []byte, n int) {
 	}
 }
 
+// isTrue converts numbers to bools: 1 unless the number is 0.
 func isTrue[S number](d, s []byte, n int) {
 	for i, x := range slice[S](s, n) {
 		d[i] = 0
@@ -134,6 +139,7 @@ func isTrue[S number](d, s []byte, n int) {
 	}
 }
 
+// fromBool converts bools to 0 or 1.
 func fromBool[D number](d, s []byte, n int) {
 	to := slice[D](d, n)
 	for i, x := range s[:n] {
@@ -144,6 +150,7 @@ func fromBool[D number](d, s []byte, n int) {
 	}
 }
 
+// widenComplex converts C64 to C128.
 func widenComplex(d, s []byte, n int) {
 	to := slice[complex128](d, n)
 	for i, x := range slice[complex64](s, n) {
@@ -151,6 +158,7 @@ func widenComplex(d, s []byte, n int) {
 	}
 }
 
+// narrowComplex converts C128 to C64.
 func narrowComplex(d, s []byte, n int) {
 	to := slice[complex64](d, n)
 	for i, x := range slice[complex128](s, n) {

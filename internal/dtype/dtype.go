@@ -6,7 +6,7 @@
 //
 // # What a conversion means
 //
-// One definition holds for every machine, and every faster piece of code is tested against it:
+// One definition holds for every machine, and all faster code is tested against it:
 //
 //   - to a float: rounded once, to nearest, ties to even, from whatever type; out of range is infinity, except where
 //     the type has none (see Encode). A NaN stays a NaN.
@@ -130,8 +130,8 @@ func Parse(s string) (DType, bool) {
 	return dt, ok
 }
 
-// String returns the type's name in Weir's texts: f32, i64, bool, f8e4m3fn, …; Invalid is "invalid", which Parse
-// refuses.
+// String returns the type's name in Weir's texts: f32, i64, bool, f8e4m3fn, …; Invalid is "invalid", which Parse does
+// not accept.
 func (dt DType) String() string {
 	if dt >= count {
 		return fmt.Sprintf("dtype(%d)", uint8(dt))
@@ -152,6 +152,7 @@ func (dt *DType) UnmarshalText(name []byte) error {
 	return nil
 }
 
+// class returns the type's family; none for Invalid and unknown types.
 func (dt DType) class() class {
 	if dt >= count {
 		return none
@@ -190,13 +191,13 @@ func (dt DType) Bytes(n int64) (int64, error) {
 // IsFloat reports whether dt is a real floating-point type, F8E8M0 included.
 func (dt DType) IsFloat() bool { return dt.class() == float }
 
-// IsInt reports whether dt is an integer type, signed or not; Bool is none.
+// IsInt reports whether dt is an integer type, signed or not; Bool is not one.
 func (dt DType) IsInt() bool { return dt.class() == signed || dt.class() == unsigned }
 
 // IsSigned reports whether dt is a signed integer type.
 func (dt DType) IsSigned() bool { return dt.class() == signed }
 
-// IsUnsigned reports whether dt is an unsigned integer type; Bool is none.
+// IsUnsigned reports whether dt is an unsigned integer type; Bool is not one.
 func (dt DType) IsUnsigned() bool { return dt.class() == unsigned }
 
 // IsComplex reports whether dt is C64 or C128.
@@ -205,7 +206,7 @@ func (dt DType) IsComplex() bool { return dt.class() == complexNumber }
 // IsSubByte reports whether several elements share a byte.
 func (dt DType) IsSubByte() bool { return dt.Bits() != 0 && dt.Bits() < 8 }
 
-// MinInt returns the least value of an integer type or Bool; of any other type it panics.
+// MinInt returns the least value of an integer type or Bool; for any other type it panics.
 func (dt DType) MinInt() int64 {
 	dt.needInt()
 	if dt.IsSigned() {
@@ -214,7 +215,7 @@ func (dt DType) MinInt() int64 {
 	return 0
 }
 
-// MaxInt returns the greatest value of an integer type or Bool; of any other type it panics.
+// MaxInt returns the greatest value of an integer type or Bool; for any other type it panics.
 func (dt DType) MaxInt() uint64 {
 	dt.needInt()
 	switch {
@@ -226,6 +227,7 @@ func (dt DType) MaxInt() uint64 {
 	return math.MaxUint64 >> (64 - dt.Bits())
 }
 
+// needInt panics unless dt is an integer type or Bool.
 func (dt DType) needInt() {
 	if !dt.IsInt() && dt != Bool {
 		panic(fmt.Sprintf("dtype: %v is not an integer type", dt))

@@ -61,7 +61,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// TestFamilies holds that every type is in exactly one family.
+// TestFamilies shows that every type is in exactly one family.
 func TestFamilies(t *testing.T) {
 	for _, dt := range All() {
 		families := 0
@@ -114,8 +114,8 @@ func TestCodes(t *testing.T) {
 	}
 }
 
-// nearest finds the code of the finite value nearest to x by trying them all in exact arithmetic; of two, the even one.
-// A value beyond the greatest by half the last step or more is not ok.
+// nearest finds the code of the finite value nearest to x by trying all codes in unrounded arithmetic; of two, the even
+// one. ok is false for a value that exceeds the greatest by half the last step or more.
 func nearest(dt DType, x float64) (code uint16, ok bool) {
 	f := &formats[dt]
 	distance := func(v float64) *big.Float {
@@ -178,7 +178,8 @@ func TestEncodeNearest(t *testing.T) {
 	}
 }
 
-// TestOneRounding holds that f64 and i64 round once: by way of f32 these would be ties and go to the even neighbour.
+// TestOneRounding shows that f64 and i64 round once: through f32 these values would be ties and go to the even
+// neighbour.
 func TestOneRounding(t *testing.T) {
 	for _, c := range []struct {
 		dt   DType
@@ -236,7 +237,7 @@ func TestE8M0(t *testing.T) {
 		saturate bool
 		want     uint8
 	}{
-		// What the operator's text lists.
+		// These are listed in the operator's documentation.
 		{0, Up, true, 0}, {0, Nearest, false, 0xff}, {nan, Up, true, 0xff}, {nan, Nearest, false, 0xff},
 		{inf, Up, true, 0xfe}, {inf, Nearest, false, 0xff}, {0x1.8p127, Up, true, 0xfe}, {0x1.8p127, Nearest, false, 0xff},
 		{0x1p-140, Up, true, 0}, {0x1p-140, Nearest, false, 0xff},
@@ -248,7 +249,7 @@ func TestE8M0(t *testing.T) {
 		{0x1.1p-128, Up, false, 0}, {0x1.8p-128, Nearest, false, 0}, {0x1.8p-128, Down, false, 0xff},
 		{0x1p127, Up, false, 0xfe}, {0x1.1p127, Up, false, 0xff}, {0x1.1p127, Down, false, 0xfe},
 		{0x1.4p127, Nearest, false, 0xfe},
-		// What the text leaves open.
+		// These are left open by the documentation.
 		{-1, Up, true, 0}, {-1, Up, false, 0xff}, {-inf, Up, true, 0}, {-inf, Up, false, 0xff},
 	} {
 		if got := EncodeE8M0(c.x, c.saturate, c.round); got != c.want {
@@ -283,7 +284,7 @@ func TestOutOfRange(t *testing.T) {
 	}
 }
 
-// TestPacking stores every element of packed data in random order and checks that neighbours stay.
+// TestPacking stores every element of packed data in random order and checks that its neighbours stay the same.
 func TestPacking(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	for _, dt := range All() {
@@ -312,7 +313,7 @@ func TestPacking(t *testing.T) {
 	}
 }
 
-// samples returns n packed elements: random bits, and among them the values where conversions go wrong.
+// samples returns n packed elements: random bits, and among them values that conversions often get wrong.
 func samples(random *rand.Rand, dt DType, n int64) []byte {
 	size, _ := dt.Bytes(n)
 	data := make([]byte, size)
@@ -341,8 +342,8 @@ func samples(random *rand.Rand, dt DType, n int64) []byte {
 	return data
 }
 
-// TestConvertSlice compares every pair's fast route with element by element conversion, ragged sizes and unaligned data
-// included.
+// TestConvertSlice compares every pair's fast conversion with conversion element by element, also for odd sizes and
+// unaligned data.
 func TestConvertSlice(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 8))
 	for _, src := range All() {
@@ -423,7 +424,7 @@ func TestIntegerRules(t *testing.T) {
 	}
 }
 
-// TestPanics holds that misuse is found rather than read past the end.
+// TestPanics shows that misuse is found, and nothing is read past the end.
 func TestPanics(t *testing.T) {
 	for name, f := range map[string]func(){
 		"string element":  func() { LoadFloat(String, nil, 0) },

@@ -26,7 +26,7 @@ func loadBits(dt DType, data []byte, i int64) uint64 {
 	panic(fmt.Sprintf("dtype: no element access to %v", dt))
 }
 
-// storeBits stores the lower bits of word as element i, leaving its neighbours in the byte as they are.
+// storeBits stores the low bits of word as element i, and leaves its neighbours in the byte unchanged.
 func storeBits(dt DType, data []byte, i int64, word uint64) {
 	switch width := dt.Bits(); width {
 	case 2:
@@ -48,8 +48,8 @@ func storeBits(dt DType, data []byte, i int64, word uint64) {
 	}
 }
 
-// LoadFloat returns element i of packed data as a float64: exact, except that integers above 2⁵³ round and a complex
-// number gives its real part. String panics, as in every function below.
+// LoadFloat returns element i of packed data as a float64: without rounding, except for integers above 2⁵³; of a
+// complex number, the real component. String panics, as in every function below.
 func LoadFloat(dt DType, data []byte, i int64) float64 {
 	switch {
 	case dt.IsComplex():
@@ -66,7 +66,8 @@ func LoadFloat(dt DType, data []byte, i int64) float64 {
 	return float64(LoadInt(dt, data, i))
 }
 
-// LoadInt returns element i of packed data as an int64; a U64 as its bits; a float converted as the package says.
+// LoadInt returns element i of packed data as an int64; a U64 by its bits, a float converted as the package comment
+// says.
 func LoadInt(dt DType, data []byte, i int64) int64 {
 	switch dt.class() {
 	case float, complexNumber:
@@ -94,9 +95,10 @@ func LoadComplex(dt DType, data []byte, i int64) complex128 {
 	return complex(LoadFloat(dt, data, i), 0)
 }
 
-// StoreFloat stores x as element i of packed data, converted as the package says; the float8 types saturate.
+// StoreFloat stores x as element i of packed data, converted as the package comment says; the float8 types saturate.
 func StoreFloat(dt DType, data []byte, i int64, x float64) { storeFloat(dt, data, i, x, true, Up) }
 
+// storeFloat is StoreFloat with saturation and rounding as arguments.
 func storeFloat(dt DType, data []byte, i int64, x float64, saturate bool, round Round) {
 	switch {
 	case dt.IsComplex():
@@ -120,6 +122,7 @@ func storeFloat(dt DType, data []byte, i int64, x float64, saturate bool, round 
 	}
 }
 
+// storeBool stores x as element i of bools.
 func storeBool(data []byte, i int64, x bool) {
 	data[i] = 0
 	if x {
@@ -127,10 +130,11 @@ func storeBool(data []byte, i int64, x bool) {
 	}
 }
 
-// StoreInt stores x as element i of packed data: an integer type keeps the low bits, so that a U64 takes x as its bits;
-// a float type rounds once, and the float8 types saturate.
+// StoreInt stores x as element i of packed data: an integer type keeps the low bits, so that a U64 has x's bits; a
+// float type rounds once, and the float8 types saturate.
 func StoreInt(dt DType, data []byte, i int64, x int64) { storeSigned(dt, data, i, x, true, Up) }
 
+// storeSigned is StoreInt with saturation and rounding as arguments.
 func storeSigned(dt DType, data []byte, i int64, x int64, saturate bool, round Round) {
 	switch {
 	case dt == Bool:
@@ -160,7 +164,8 @@ func storeUnsigned(dt DType, data []byte, i int64, x uint64, saturate bool, roun
 	}
 }
 
-// StoreComplex stores x as element i of packed data. A real type drops the imaginary part, Bool does not.
+// StoreComplex stores x as element i of packed data. A real type drops the imaginary component; Bool is true if either
+// component is not 0.
 func StoreComplex(dt DType, data []byte, i int64, x complex128) {
 	switch dt {
 	case C64:
@@ -176,7 +181,7 @@ func StoreComplex(dt DType, data []byte, i int64, x complex128) {
 	}
 }
 
-// truncate is the definition of float to i64.
+// truncate converts a float to i64, as the package comment says.
 func truncate(x float64) int64 {
 	switch {
 	case x >= 1<<63:
@@ -189,7 +194,7 @@ func truncate(x float64) int64 {
 	return 0 // NaN
 }
 
-// truncate32 is the definition of float to i32.
+// truncate32 converts a float to i32, as the package comment says.
 func truncate32(x float64) int32 {
 	switch {
 	case x >= 1<<31:
@@ -202,7 +207,7 @@ func truncate32(x float64) int32 {
 	return 0 // NaN
 }
 
-// truncateUnsigned is the definition of float to u64.
+// truncateUnsigned converts a float to u64, as the package comment says.
 func truncateUnsigned(x float64) uint64 {
 	switch {
 	case x >= 1<<64:
@@ -213,8 +218,8 @@ func truncateUnsigned(x float64) uint64 {
 	return uint64(truncate(x))
 }
 
-// F32FromI64 rounds x once. It is float32(x), which Go gets wrong on machines of 32 bits: its runtime (uint64tofloat32)
-// takes some values for a tie that are none, 170897439928968 for one.
+// F32FromI64 rounds x once. Go's float32(x) is wrong on 32-bit machines: its runtime (uint64tofloat32) takes some
+// values for ties that are not, such as 170897439928968.
 func F32FromI64(x int64) float32 {
 	if bits.UintSize == 32 {
 		return float32(oddFloat(x))
@@ -230,9 +235,9 @@ func F32FromU64(x uint64) float32 {
 	return float32(x)
 }
 
-// oddUnsigned returns a float64 that rounds to any type of at most 51 mantissa bits as x itself would: bits that do not
-// fit are gathered in the last one (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums: proved
-// algorithms using rounding to odd", 2008).
+// oddUnsigned returns a float64 that rounds to any type of at most 51 mantissa bits as x itself would: the last bit is
+// set if a dropped bit was (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using
+// rounding to odd", 2008).
 func oddUnsigned(x uint64) float64 {
 	drop := bits.Len64(x) - 53
 	if drop <= 0 {

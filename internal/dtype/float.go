@@ -97,6 +97,7 @@ func (f *format) special(dt DType, sign uint16, payload uint64, saturate bool) u
 	return sign ^ f.nan
 }
 
+// zero returns the code of a zero; an unsigned format has one zero only.
 func (f *format) zero(sign uint16) uint16 {
 	if f.unsigned {
 		return 0
@@ -104,6 +105,7 @@ func (f *format) zero(sign uint16) uint16 {
 	return sign
 }
 
+// overflow returns the code of a value that is too large.
 func (f *format) overflow(sign uint16, saturate bool) uint16 {
 	switch {
 	case saturate && f.saturates:
@@ -114,8 +116,9 @@ func (f *format) overflow(sign uint16, saturate bool) uint16 {
 	return sign | f.over
 }
 
-// EncodeE8M0 rounds x to a power of two and returns its F8E8M0 code. A value that rounds above 2¹²⁷ or below 2⁻¹²⁷, as
-// zero and every negative value does, gives the nearest of the two if saturate, else NaN. A NaN gives NaN.
+// EncodeE8M0 rounds x to a power of two and returns its F8E8M0 code. A value that rounds above 2¹²⁷ or below 2⁻¹²⁷,
+// including zero and all negative values, becomes the nearest of the two if saturate is true, otherwise NaN. A NaN
+// stays NaN.
 func EncodeE8M0(x float64, saturate bool, round Round) uint8 {
 	const nan, greatest = 0xff, 0xfe
 	below := func() uint8 {
@@ -149,8 +152,8 @@ func EncodeE8M0(x float64, saturate bool, round Round) uint8 {
 	return nan
 }
 
-// Decode returns the value of a code of a float type of at most 16 bits; it is exact. Bits above the type's are
-// ignored. Another type panics.
+// Decode returns the value of a code of a float type of at most 16 bits, without rounding. Bits above the type's are
+// ignored. Other types panic.
 func Decode(dt DType, code uint16) float64 {
 	switch dt {
 	case F16:
@@ -165,7 +168,7 @@ func Decode(dt DType, code uint16) float64 {
 	return float64(table[int(code)&(len(table)-1)])
 }
 
-// decoded holds the value of every code of the float types of at most eight bits.
+// decoded has the value of every code of the float types of at most eight bits.
 var decoded = func() (tables [count][]float32) {
 	for _, dt := range All() {
 		if !dt.IsFloat() || dt.Bits() > 8 {
@@ -180,7 +183,7 @@ var decoded = func() (tables [count][]float32) {
 	return tables
 }()
 
-// decode computes what the tables hold.
+// decode computes a value of the tables.
 func decode(dt DType, code uint16) float64 {
 	if dt == F8E8M0 {
 		if code == 0xff {
@@ -210,6 +213,7 @@ func decode(dt DType, code uint16) float64 {
 	return sign * math.Ldexp(mantissa, exponent-f.bias-f.mantissa)
 }
 
+// formatOf returns the format of a float type of at most 16 bits; it panics for other types.
 func formatOf(dt DType) *format {
 	if dt >= count || formats[dt].exponent == 0 {
 		panic(fmt.Sprintf("dtype: %v has no code of at most 16 bits", dt))
@@ -225,12 +229,12 @@ func F16FromF32(x float32) uint16 {
 	switch {
 	case magnitude > 0x7f800000: // NaN
 		return sign | 0x7e00 | uint16(magnitude>>13&0x3ff)
-	case magnitude >= 0x47800000: // 2¹⁶ and above; what rounds up to it carries into infinity below
+	case magnitude >= 0x47800000: // 2¹⁶ and above; smaller values that round up to it carry into infinity below
 		return sign | 0x7c00
 	case magnitude >= 0x38800000: // 2⁻¹⁴ and above: a normal value
 		return sign | uint16((magnitude-0x38000000+0x0fff+magnitude>>13&1)>>13)
 	}
-	// The sum with ½ has units of 2⁻²⁴, a subnormal's, so the addition itself rounds.
+	// The sum with ½ has units of 2⁻²⁴, those of a subnormal, so the addition itself rounds.
 	return sign | uint16(math.Float32bits(math.Float32frombits(magnitude)+0.5))
 }
 

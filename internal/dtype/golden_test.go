@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestGolden compares with what testdata/golden.py got from ml_dtypes, NumPy and ONNX's reference; the script says what
-// the lines and their inputs are.
+// TestGolden compares conversions with the results of ml_dtypes, NumPy and ONNX's reference in testdata;
+// testdata/golden.py describes the lines and their inputs.
 func TestGolden(t *testing.T) {
 	text, err := os.ReadFile("testdata/golden.txt")
 	if err != nil {
@@ -56,8 +56,8 @@ func checkTable(t *testing.T, name string, want []string) {
 	}
 }
 
-// goldenSum converts the inputs of a line and returns the checksum of the results, little-endian, one code a byte or
-// more.
+// goldenSum converts the inputs of a line and returns the checksum of the results, little-endian, each code in one or
+// more bytes.
 func goldenSum(t *testing.T, src, dst DType, mode string) uint32 {
 	inputs := goldenInputs(src, dst, mode)
 	n := int64(len(inputs))

@@ -6,10 +6,10 @@ import (
 	"unsafe"
 )
 
-// Labels are a goroutine's labels in CPU profiles, or none: the zero value. They cannot change.
+// Labels are a goroutine's labels in CPU profiles; the zero value has none. They are immutable.
 type Labels struct{ set unsafe.Pointer }
 
-// NewLabels makes labels of names and values, in turn.
+// NewLabels returns labels from names and values, in turn.
 func NewLabels(pairs ...string) Labels {
 	before := Current()
 	defer before.Set()
@@ -20,14 +20,14 @@ func NewLabels(pairs ...string) Labels {
 // Current returns the labels of the calling goroutine.
 func Current() Labels { return Labels{profileLabels()} }
 
-// Set gives the calling goroutine these labels in place of those that it has. It allocates nothing.
+// Set replaces the labels of the calling goroutine. It allocates nothing.
 func (l Labels) Set() { setProfileLabels(l.set) }
 
 // None reports whether there are no labels.
 func (l Labels) None() bool { return l.set == nil }
 
-// The standard library sets labels and does not tell them: who sets labels for a while could not restore a caller's.
-// The runtime keeps both functions for other modules (go.dev/issue/67401).
+// The standard library sets labels and cannot return them, so code that sets labels temporarily could not restore a
+// caller's. The runtime keeps both functions for other modules (go.dev/issue/67401).
 
 //go:linkname profileLabels runtime/pprof.runtime_getProfLabel
 func profileLabels() unsafe.Pointer

@@ -1,6 +1,6 @@
-// Package pprof writes profiles that `go tool pprof` reads: gzipped protocol buffers, as
-// github.com/google/pprof/proto/profile.proto describes them. It writes what a profile of held memory needs, values
-// with a stack and labels, and reads nothing. It also sets the labels that goroutines have in CPU profiles.
+// Package pprof writes profiles for `go tool pprof`: gzipped protocol buffers, as
+// github.com/google/pprof/proto/profile.proto describes them. It writes the fields that a profile of held memory needs,
+// values with a stack and labels, and reads nothing. It also sets the labels that goroutines have in CPU profiles.
 package pprof
 
 import (
@@ -15,18 +15,18 @@ import (
 // Type names a value of each sample and its unit, such as inuse_space in bytes.
 type Type struct{ Name, Unit string }
 
-// Sample is a stack, the innermost call first as runtime.Callers gives it, with a value for each Type. Labels tell
-// samples of one stack apart.
+// Sample is a stack, the innermost call first as runtime.Callers returns it, with a value for each Type. Labels
+// distinguish samples of one stack.
 type Sample struct {
 	Stack  []runtime.Frame
 	Values []int64
 	Labels map[string]string
 }
 
-// Write writes a profile, taken now. The last Type is what tools show unless they are told otherwise.
+// Write writes a profile with the current time. Tools show the last Type by default.
 func Write(w io.Writer, types []Type, samples []Sample) error {
 	p := &profile{strings: map[string]uint64{}, functions: map[string]uint64{}, locations: map[runtime.Frame]uint64{}}
-	p.text("") // the first string is the empty one
+	p.string("") // the first string is the empty one
 	for _, t := range types {
 		p.out.message(1, p.valueType(t))
 	}
@@ -38,7 +38,7 @@ func Write(w io.Writer, types []Type, samples []Sample) error {
 	last := types[len(types)-1]
 	p.out.message(11, p.valueType(last))
 	p.out.number(12, 1)
-	p.out.number(14, p.text(last.Name))
+	p.out.number(14, p.string(last.Name))
 	for _, s := range p.table {
 		p.out.message(6, []byte(s))
 	}
@@ -49,7 +49,7 @@ func Write(w io.Writer, types []Type, samples []Sample) error {
 	return z.Close()
 }
 
-// profile collects what samples share: texts, functions, lines.
+// profile has the data that samples share: strings, functions, locations.
 type profile struct {
 	out       buffer
 	tables    buffer // functions and locations
@@ -59,7 +59,8 @@ type profile struct {
 	locations map[runtime.Frame]uint64
 }
 
-func (p *profile) text(s string) uint64 {
+// string returns the index of s in the table of strings.
+func (p *profile) string(s string) uint64 {
 	i, ok := p.strings[s]
 	if !ok {
 		i = uint64(len(p.table))
@@ -69,13 +70,15 @@ func (p *profile) text(s string) uint64 {
 	return i
 }
 
+// valueType returns the message of a type.
 func (p *profile) valueType(t Type) []byte {
 	var b buffer
-	b.number(1, p.text(t.Name))
-	b.number(2, p.text(t.Unit))
+	b.number(1, p.string(t.Name))
+	b.number(2, p.string(t.Unit))
 	return b.bytes
 }
 
+// sample returns the message of a sample.
 func (p *profile) sample(s Sample) []byte {
 	var b buffer
 	for _, f := range s.Stack {
@@ -86,14 +89,14 @@ func (p *profile) sample(s Sample) []byte {
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.Labels)) {
 		var l buffer
-		l.number(1, p.text(key))
-		l.number(2, p.text(s.Labels[key]))
+		l.number(1, p.string(key))
+		l.number(2, p.string(s.Labels[key]))
 		b.message(3, l.bytes)
 	}
 	return b.bytes
 }
 
-// location is the number of a line of code; numbers begin at 1.
+// location returns the number of a line of code; numbers begin at 1.
 func (p *profile) location(f runtime.Frame) uint64 {
 	key := runtime.Frame{Function: f.Function, File: f.File, Line: f.Line}
 	i, ok := p.locations[key]
@@ -111,6 +114,7 @@ func (p *profile) location(f runtime.Frame) uint64 {
 	return i
 }
 
+// function returns the number of a function; numbers begin at 1.
 func (p *profile) function(f runtime.Frame) uint64 {
 	key := f.Function + "\x00" + f.File
 	i, ok := p.functions[key]
@@ -121,16 +125,17 @@ func (p *profile) function(f runtime.Frame) uint64 {
 	p.functions[key] = i
 	var b buffer
 	b.number(1, i)
-	b.number(2, p.text(f.Function))
-	b.number(3, p.text(f.Function))
-	b.number(4, p.text(f.File))
+	b.number(2, p.string(f.Function))
+	b.number(3, p.string(f.Function))
+	b.number(4, p.string(f.File))
 	p.tables.message(5, b.bytes)
 	return i
 }
 
-// buffer is a protocol buffer being written.
+// buffer is a protocol buffer that is being written.
 type buffer struct{ bytes []byte }
 
+// varint appends an integer of variable length.
 func (b *buffer) varint(v uint64) {
 	for ; v >= 0x80; v >>= 7 {
 		b.bytes = append(b.bytes, byte(v)|0x80)
@@ -138,11 +143,13 @@ func (b *buffer) varint(v uint64) {
 	b.bytes = append(b.bytes, byte(v))
 }
 
+// number appends a field of an integer.
 func (b *buffer) number(field int, v uint64) {
 	b.varint(uint64(field) << 3)
 	b.varint(v)
 }
 
+// message appends a field of bytes.
 func (b *buffer) message(field int, data []byte) {
 	b.varint(uint64(field)<<3 | 2)
 	b.varint(uint64(len(data)))

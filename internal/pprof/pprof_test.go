@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestReadByTool has Go's own tool read a profile.
+// TestReadByTool shows that Go's own tool reads a profile.
 func TestReadByTool(t *testing.T) {
 	if runtime.GOOS == "js" || runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
 		t.Skip("go tool pprof is not run there")

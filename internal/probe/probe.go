@@ -1,9 +1,9 @@
 // Package probe measures what the machine can do at this moment: multiply-add arithmetic in registers, and reading from
-// each level of memory. Speeds are told as shares of these.
+// each level of memory. Speeds are reported as fractions of these.
 //
-// On amd64 the measured loops are in assembly, in AVX-512 or AVX2 and FMA; elsewhere, and if neither is there, they
-// are plain Go, which says what such code reaches and nothing of the machine's limits. A probe takes the best of
-// several short windows, so that other work on the machine hides little, and at most 100 ms.
+// On amd64 the measured loops are in assembly, with AVX-512 or AVX2 and FMA. Elsewhere, and if the processor has
+// neither, they are Go code, which shows the speed of such code and not the machine's limits. A probe takes the best of
+// several short windows, so that other work on the machine matters little, and takes at most 100 ms.
 package probe
 
 import (
@@ -18,24 +18,23 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// Kind says in which instructions a probe measures.
+// Kind says which instructions a probe measures.
 type Kind struct {
 	Name string   // "avx512", "avx2", "portable": as target names what code needs
-	more []string // what target calls levels whose floats are computed in the same instructions
+	more []string // the names in target of levels that compute floats with the same instructions
 
 	arithmetic func(rounds int64)
-	operations int64 // of f32 in a round
+	operations int64 // f32 operations in a round
 	read       func(p *byte, bytes int64)
 }
 
-// plain is what every machine has.
-var plain = Kind{Name: target.PortableName, arithmetic: arithmetic, operations: 24, read: read}
+// portable is the kind that every machine has.
+var portable = Kind{Name: target.PortableName, arithmetic: arithmetic, operations: 24, read: read}
 
-// Best is the kind of the widest instructions here.
+// Best returns the kind of the widest instructions of this machine.
 func Best() Kind { return kinds()[0] }
 
-// Named is the kind in whose instructions code for a level computes floats; ok is false if the machine has no such
-// instructions.
+// Named returns the kind whose instructions code for a level uses for floats; ok is false if the machine lacks them.
 func Named(name string) (k Kind, ok bool) {
 	for _, k := range kinds() {
 		if k.Name == name || slices.Contains(k.more, name) {
@@ -45,25 +44,25 @@ func Named(name string) (k Kind, ok bool) {
 	return Kind{}, false
 }
 
-// Level is a level of the memory: how many bytes it holds, and a range, in bytes, that it holds and smaller levels do
-// not.
+// Level is a level of memory: Holds is its size in bytes, and Range a number of bytes that fits in it and not in
+// smaller levels.
 type Level struct{ Holds, Range int64 }
 
-// Levels are this machine's caches of levels 1, 2 and 3, and its memory, whose Holds is not told.
+// Levels returns this machine's caches of levels 1, 2 and 3, and its memory, whose Holds is math.MaxInt64.
 func Levels() [4]Level {
 	cache := target.HostCache()
 	return [4]Level{{cache[0], cache[0] / 2}, {cache[1], cache[1] / 2},
 		{cache[2], max(2*cache[1], min(cache[2]/8, 16<<20))}, {math.MaxInt64, min(max(4*cache[2], 64<<20), 512<<20)}}
 }
 
-// window is how long one measurement runs, and windows how many there are.
+// window is the duration of one measurement, and windows the number of measurements.
 const (
 	window  = 3 * time.Millisecond
 	windows = 12
 )
 
-// Arithmetic is the most f32 multiply-add arithmetic that so many threads do together, in GFLOP/s: a multiplication and
-// an addition count one each.
+// Arithmetic returns the most f32 multiply-add arithmetic that so many threads do together, in GFLOP/s: a
+// multiplication and an addition count one each.
 func (k Kind) Arithmetic(threads int) float64 {
 	const rounds = 1 << 14 // some tens of microseconds
 	return best(threads, func(int) int64 {
@@ -72,8 +71,8 @@ func (k Kind) Arithmetic(threads int) float64 {
 	})
 }
 
-// Read is how fast so many threads together read memory over and over, each so many bytes of its own, in GB/s. Bytes
-// are rounded up to whole pieces of 4096. The error is one of taking the memory.
+// Read returns the speed at which so many threads together read memory repeatedly, each so many bytes of its own, in
+// GB/s. Bytes are rounded up to a multiple of 4096. The error is a failure to take the memory.
 func (k Kind) Read(bytes int64, threads int) (float64, error) {
 	const piece = 4096
 	bytes = (bytes + piece - 1) / piece * piece
@@ -84,9 +83,9 @@ func (k Kind) Read(bytes int64, threads int) (float64, error) {
 	defer block.Close()
 	all := block.Bytes()
 	for at := 0; at < len(all); at += piece {
-		all[at] = 1 // untouched pages are all one page of zeros
+		all[at] = 1 // untouched pages all share one page of zeros
 	}
-	const most = 1 << 20 // a call's bytes: below a millisecond
+	const most = 1 << 20 // the bytes of a call, which takes less than a millisecond
 	at := make([]int64, threads)
 	return best(threads, func(thread int) int64 {
 		own := all[int64(thread)*bytes:][:bytes]
@@ -103,8 +102,8 @@ func (k Kind) Read(bytes int64, threads int) (float64, error) {
 	}), nil
 }
 
-// best runs work, which returns how much it did, on so many threads for each window, and returns the largest sum of
-// their rates, in 10⁹ a second.
+// best runs work, which returns the amount that it did, on so many threads for each window, and returns the largest sum
+// of their rates, in 10⁹ per second.
 func best(threads int, work func(thread int) int64) float64 {
 	top := 0.0
 	for range windows {
@@ -146,7 +145,7 @@ var (
 	sinkLock  sync.Mutex
 )
 
-// arithmetic does 24 operations a round on 12 independent values.
+// arithmetic does 24 operations in each round, on 12 independent values.
 func arithmetic(rounds int64) {
 	a0, a1, a2, a3, a4, a5 := float32(0), float32(1), float32(2), float32(3), float32(4), float32(5)
 	b0, b1, b2, b3, b4, b5 := float32(6), float32(7), float32(8), float32(9), float32(10), float32(11)

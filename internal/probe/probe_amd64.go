@@ -2,7 +2,7 @@ package probe
 
 import "golang.org/x/sys/cpu"
 
-// kinds are the kinds that this machine has, the widest first.
+// kinds returns the kinds that this machine has, the widest first.
 func kinds() []Kind {
 	var list []Kind
 	if cpu.X86.HasAVX512F {
@@ -13,7 +13,7 @@ func kinds() []Kind {
 		list = append(list, Kind{Name: "avx2", more: []string{"avxvnni"}, arithmetic: arithmetic256, operations: 12 * 8 * 2,
 			read: read256})
 	}
-	return append(list, plain)
+	return append(list, portable)
 }
 
 // The arithmetic functions do 12 independent multiply-adds of whole registers a round, more than the units' number

@@ -2,5 +2,5 @@
 
 package probe
 
-// kinds are the kinds that this machine has, the widest first.
-func kinds() []Kind { return []Kind{plain} }
+// kinds returns the kinds that this machine has, the widest first.
+func kinds() []Kind { return []Kind{portable} }

@@ -9,7 +9,7 @@ import (
 	"github.com/weirml/weir/internal/mem"
 )
 
-// TestProbe fails for figures that no machine has: the probe measured nothing, or the compiler removed its work.
+// TestProbe fails for figures that no machine has: if the probe measured nothing, or the compiler removed its work.
 func TestProbe(t *testing.T) {
 	for _, k := range kinds() {
 		one := k.Arithmetic(1)
@@ -32,7 +32,7 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// TestRefused: a probe that is refused its memory says so, and keeps nothing.
+// TestRefused shows that a probe that gets no memory returns an error and keeps nothing.
 func TestRefused(t *testing.T) {
 	k := Best()
 	before := mem.Usage()
@@ -55,7 +55,7 @@ func TestVectorsAreFaster(t *testing.T) {
 	if !ok {
 		t.Skip("no AVX2 on this machine")
 	}
-	if vector, scalar := k.Arithmetic(1), plain.Arithmetic(1); vector < 2*scalar {
+	if vector, scalar := k.Arithmetic(1), portable.Arithmetic(1); vector < 2*scalar {
 		t.Errorf("%g GFLOP/s in AVX2, %g in plain Go", vector, scalar)
 	}
 }

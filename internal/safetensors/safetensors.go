@@ -1,5 +1,5 @@
-// Package safetensors reads and writes the tables of safetensors files: eight bytes of length, a table in JSON that
-// names tensors, and their elements.
+// Package safetensors reads and writes the tables of safetensors files. A file is eight bytes of length, a table in
+// JSON that names tensors, and their elements.
 package safetensors
 
 import (
@@ -24,17 +24,17 @@ type Entry struct {
 	Begin, End int64
 }
 
-// maxTable is the longest table, as the format's own library has it.
+// maxTable is the longest table, the limit of the format's own library.
 const maxTable = 100_000_000
 
-// names are the element types' names in files.
+// names maps the names of element types in files to the types.
 var names = map[string]dtype.DType{"F64": dtype.F64, "F32": dtype.F32, "F16": dtype.F16, "BF16": dtype.BF16,
 	"I64": dtype.I64, "I32": dtype.I32,
 	"I16": dtype.I16, "I8": dtype.I8, "U64": dtype.U64, "U32": dtype.U32, "U16": dtype.U16, "U8": dtype.U8,
 	"BOOL":    dtype.Bool,
 	"F8_E4M3": dtype.F8E4M3FN, "F8_E5M2": dtype.F8E5M2, "C64": dtype.C64}
 
-// nameOf is an element type's name in files; "" if there is none.
+// nameOf returns an element type's name in files; "" if there is none.
 func nameOf(dt dtype.DType) string {
 	for name, t := range names {
 		if t == dt {
@@ -44,16 +44,16 @@ func nameOf(dt dtype.DType) string {
 	return ""
 }
 
-// fields are what the table says of a tensor.
+// fields are the table's fields for a tensor.
 type fields struct {
 	DType   string   `json:"dtype"`
 	Shape   []int64  `json:"shape"`
 	Offsets [2]int64 `json:"data_offsets"`
 }
 
-// ReadTable reads a file's table; r is then at the elements. The entries are in the order of their elements, which
-// follow each other without gaps. A table that breaks a rule of the format is an ErrInput which names the tensor:
-// nothing is allocated for what a table says that the file does not hold.
+// ReadTable reads a file's table; r is then at the elements. The entries are in the order of their elements, which must
+// be adjacent. A table that breaks a rule of the format is an ErrInput that names the tensor; memory is allocated only
+// for data that the file has.
 func ReadTable(r io.Reader) (list []Entry, metadata map[string]string, err error) {
 	var length [8]byte
 	if _, err := io.ReadFull(r, length[:]); err != nil {
@@ -91,6 +91,7 @@ func ReadTable(r io.Reader) (list []Entry, metadata map[string]string, err error
 	return list, metadata, nil
 }
 
+// order compares offsets; equal ones count as greater.
 func order(a, b int64) int {
 	if a < b {
 		return -1
@@ -98,7 +99,7 @@ func order(a, b int64) int {
 	return 1
 }
 
-// cut is the error of a file that ends too soon.
+// cut returns the error for a file that ends too early.
 func cut(err error, what string) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return diag.Inputf("the file ends within %s", what)
@@ -106,7 +107,7 @@ func cut(err error, what string) error {
 	return diag.Inputf("reading %s: %v", what, err).WithCause(err)
 }
 
-// parse reads the table's text. JSON's own reader takes the last of names that occur twice: here they are an error.
+// parse parses the table. encoding/json takes the last of repeated names; here they are an error.
 func parse(text []byte) (list []Entry, metadata map[string]string, err error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
@@ -148,7 +149,7 @@ func parse(text []byte) (list []Entry, metadata map[string]string, err error) {
 	return list, metadata, nil
 }
 
-// entry checks what the table says of a tensor.
+// entry checks the table's fields for a tensor.
 func (f fields) entry(name string) (Entry, error) {
 	dt, known := names[f.DType]
 	if !known {
@@ -169,7 +170,7 @@ func (f fields) entry(name string) (Entry, error) {
 	return Entry{name, dt, f.Shape, f.Offsets[0], f.Offsets[1]}, nil
 }
 
-// WriteTable writes the table of tensors whose elements follow in this order; Begin and End are not read.
+// WriteTable writes the table of tensors whose elements follow in this order; it ignores Begin and End.
 func WriteTable(w io.Writer, list []Entry, metadata map[string]string) error {
 	var b strings.Builder
 	b.WriteString("{")

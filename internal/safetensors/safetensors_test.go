@@ -12,7 +12,7 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 )
 
-// file is a table and so many bytes of elements.
+// file returns a file with a table and body bytes of elements.
 func file(table string, body int) []byte {
 	return append(append(binary.LittleEndian.AppendUint64(nil, uint64(len(table))), table...), make([]byte, body)...)
 }
@@ -43,7 +43,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// TestHostile reads files that lie.
+// TestHostile reads files whose tables are wrong.
 func TestHostile(t *testing.T) {
 	f32 := func(name, shape, offsets string) string {
 		return `"` + name + `":{"dtype":"F32","shape":` + shape + `,"data_offsets":` + offsets + `}`

@@ -42,7 +42,7 @@ func (e Expr) Compile(names []Name) (*Code, error) { return NewNames(names).Comp
 // Names are the names for which expressions are compiled, in the order of their values.
 type Names struct {
 	operands map[Name]int32
-	count  int
+	count    int
 }
 
 // NewNames returns the names in the order of their values.

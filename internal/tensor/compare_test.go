@@ -8,8 +8,8 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 )
 
-// TestCompareAmong: the relative tolerance is of the mean magnitude on a line, finite elements alone; integers and what
-// is no number have none, and an outlier excuses nothing off its lines.
+// TestCompareAmong shows that the relative tolerance uses the mean magnitude on a line, of finite elements only; that
+// integers, NaNs and infinities have no such tolerance; and that an outlier excuses nothing off its lines.
 func TestCompareAmong(t *testing.T) {
 	square := func(at int64, v float64) *Tensor {
 		x := Must(New(dtype.F32, 1, 4, 4))
@@ -26,8 +26,8 @@ func TestCompareAmong(t *testing.T) {
 		what  string
 		got   *Tensor
 		want  *Tensor
-		alone string // what Compare says
-		among string // and CompareAmong
+		alone string // the error of Compare
+		among string // the error of CompareAmong
 	}{
 		{"the rounding of its neighbours", square(10, 5e-3), square(10, 1e-4), "[0,2,2]", ""},
 		{"a hundredth of its neighbours", square(10, 0.1), square(10, 1e-4), "[0,2,2]", "[0,2,2]"},

@@ -67,7 +67,7 @@ func TestPackSequence(t *testing.T) {
 	}
 }
 
-// TestBadExtents gives extents that mean nothing, or lead outside of the elements.
+// TestBadExtents gives extents that are impossible or exceed the elements.
 func TestBadExtents(t *testing.T) {
 	elements := Of[uint8](1, 2, 3)
 	for _, row := range [][]int64{{8}, {-1}, {1, 4}, {1, -1}, {2, 1 << 40, 1 << 40}, {2, 1 << 62, 4},

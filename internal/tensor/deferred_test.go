@@ -10,7 +10,7 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 )
 
-// randomTensor has elements of random bits, at an address that is as odd as asked for.
+// randomTensor returns a tensor of random bits, odd bytes after an aligned address.
 func randomTensor(r *rand.Rand, dt dtype.DType, odd int, shape ...int64) *Tensor {
 	count, _ := Count(shape)
 	size := int(count) * dt.Bits() / 8
@@ -23,7 +23,7 @@ func randomTensor(r *rand.Rand, dt dtype.DType, odd int, shape ...int64) *Tensor
 	return Must(Over(dt, shape, data))
 }
 
-// permutedSlowly is what Permuted means, byte by byte.
+// permutedSlowly is a reference for Permuted: it moves byte by byte.
 func permutedSlowly(t *Tensor, shape, perm []int64) *Tensor {
 	to := make([]int64, len(perm))
 	for i, p := range perm {
@@ -41,7 +41,7 @@ func permutedSlowly(t *Tensor, shape, perm []int64) *Tensor {
 	return out
 }
 
-// shuffled is a random permutation of so many axes.
+// shuffled returns a random permutation of rank axes.
 func shuffled(r *rand.Rand, rank int) []int64 {
 	perm := make([]int64, rank)
 	for i, p := range r.Perm(rank) {
@@ -50,9 +50,8 @@ func shuffled(r *rand.Rand, rank int) []int64 {
 	return perm
 }
 
-// checkParts fills parts along every axis, compares them with the elements as they should be, and has them computed for
-// good last.
-func checkParts(t *testing.T, r *rand.Rand, name string, got, want *Tensor) {
+// checkSlices fills slices along every axis, compares them with want, and computes the elements for good at the end.
+func checkSlices(t *testing.T, r *rand.Rand, name string, got, want *Tensor) {
 	t.Helper()
 	if !slices.Equal(got.Shape(), want.Shape()) || got.DType() != want.DType() || got.Len() != want.Len() ||
 		got.Size() != int64(len(want.Bytes())) {
@@ -84,7 +83,7 @@ func checkParts(t *testing.T, r *rand.Rand, name string, got, want *Tensor) {
 		release()
 	}
 	if got.Pending() != pending {
-		t.Fatalf("%s: filling parts has computed all elements for good", name)
+		t.Fatalf("%s: filling slices has computed all elements for good", name)
 	}
 	if !got.Equal(want) || got.Pending() {
 		t.Fatalf("%s: all elements: %v, want %v", name, got, want)
@@ -120,14 +119,14 @@ func TestPermuted(t *testing.T) {
 			flat = []int64{want.Shape()[0], want.Len() / max(1, want.Shape()[0])}
 		}
 		if want.Len() > 0 {
-			checkParts(t, r, "reshaped", Must(Must(Permuted(x, shape, perm)).Reshape(flat...)), Must(want.Reshape(flat...)))
+			checkSlices(t, r, "reshaped", Must(Must(Permuted(x, shape, perm)).Reshape(flat...)), Must(want.Reshape(flat...)))
 			ones := append(slices.Insert(slices.Clone(want.Shape()), len(shape)/2, 1), 1)
-			checkParts(t, r, "with axes of one", Must(Must(Permuted(x, shape, perm)).Reshape(ones...)),
+			checkSlices(t, r, "with axes of one", Must(Must(Permuted(x, shape, perm)).Reshape(ones...)),
 				Must(want.Reshape(ones...)))
 		}
-		checkParts(t, r, "permuted twice", twice, again)
-		checkParts(t, r, "permuted", once, want)
-		checkParts(t, r, "permuted of what is there", Must(Permuted(once, once.Shape(), perm2)), again)
+		checkSlices(t, r, "permuted twice", twice, again)
+		checkSlices(t, r, "permuted", once, want)
+		checkSlices(t, r, "permuted of what is there", Must(Permuted(once, once.Shape(), perm2)), again)
 	}
 	for _, c := range []struct {
 		t           *Tensor
@@ -144,7 +143,7 @@ func TestPermuted(t *testing.T) {
 	}
 }
 
-// negated is a tensor of the elements of another, negated.
+// negated returns a deferred tensor of the negated elements of another.
 func negated(x *Tensor, calls func(axis int, begin, end int64)) *Tensor {
 	return Must(Deferred(x.DType(), x.Shape(), x, x.Major(), func(to *Tensor, axis int, begin, end int64) {
 		calls(axis, begin, end)
@@ -155,8 +154,8 @@ func negated(x *Tensor, calls func(axis int, begin, end int64)) *Tensor {
 	}))
 }
 
-// TestDeferred permutes and reshapes what a function computes: nothing but what is asked for may be computed, however
-// often it is seen otherwise.
+// TestDeferred permutes and reshapes a deferred tensor: however often it is permuted or reshaped, only the elements
+// that are asked for may be computed.
 func TestDeferred(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 200 {
@@ -171,14 +170,14 @@ func TestDeferred(t *testing.T) {
 		}
 		perm := shuffled(r, 4)
 		none := func(int, int64, int64) {}
-		checkParts(t, r, "negated", negated(x, none), minus)
-		checkParts(t, r, "negated, permuted", Must(Permuted(negated(x, none), shape, perm)),
+		checkSlices(t, r, "negated", negated(x, none), minus)
+		checkSlices(t, r, "negated, permuted", Must(Permuted(negated(x, none), shape, perm)),
 			permutedSlowly(minus, shape, perm))
 		inner := Must(Permuted(x, shape, perm))
 		turned := permutedSlowly(minus, shape, perm)
-		checkParts(t, r, "permuted, negated", negated(inner, none), turned)
+		checkSlices(t, r, "permuted, negated", negated(inner, none), turned)
 		merged := []int64{turned.Shape()[0] * turned.Shape()[1], turned.Shape()[2], 1, turned.Shape()[3]}
-		checkParts(t, r, "permuted, negated, reshaped",
+		checkSlices(t, r, "permuted, negated, reshaped",
 			Must(negated(Must(Permuted(x, shape, perm)), none).Reshape(merged...)), Must(turned.Reshape(merged...)))
 
 		y := Must(Permuted(negated(x, func(axis int, begin, end int64) {
@@ -187,16 +186,16 @@ func TestDeferred(t *testing.T) {
 			}
 		}), shape, perm))
 		if len := y.Shape()[y.Major()]; len > 1 {
-			part := slices.Clone(y.Shape())
-			part[y.Major()] = 1
-			to, release := Temporary(dtype.F32, part...)
+			piece := slices.Clone(y.Shape())
+			piece[y.Major()] = 1
+			to, release := Temporary(dtype.F32, piece...)
 			y.Fill(to, y.Major(), len-1, len)
 			release()
 		}
 	}
 }
 
-// TestPendingWrites has many read and one write: what was written stays.
+// TestPendingWrites reads from many goroutines, and writes from one: written elements stay.
 func TestPendingWrites(t *testing.T) {
 	x := Must(FromSlice([]float32{1, 2, 3, 4, 5, 6}, 2, 3))
 	y := Must(Permuted(x, []int64{2, 3}, []int64{1, 0}))
@@ -217,7 +216,7 @@ func TestPendingWrites(t *testing.T) {
 	}
 }
 
-// slicedSlowly is what Sliced means.
+// slicedSlowly is a reference for Sliced.
 func slicedSlowly(t *Tensor, begin, extent, step []int64) *Tensor {
 	out, strides, flat := Must(New(t.dt, extent...)), Strides(t.shape), int64(0)
 	Each(extent, func(at []int64) {
@@ -231,8 +230,8 @@ func slicedSlowly(t *Tensor, begin, extent, step []int64) *Tensor {
 	return out
 }
 
-// TestSlicedAndJoined cuts permuted tensors to pieces and joins them in any order, as recurrent weights are whose gates
-// an exporter has in another order.
+// TestSlicedAndJoined cuts permuted tensors into pieces and joins them in any order, as for recurrent weights whose
+// gates an exporter orders differently.
 func TestSlicedAndJoined(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for range 200 {
@@ -244,7 +243,7 @@ func TestSlicedAndJoined(t *testing.T) {
 		perm := shuffled(r, len(shape))
 		later, there := Must(Permuted(x, shape, perm)), permutedSlowly(x, shape, perm)
 		axis := r.IntN(len(shape))
-		var parts, want []*Tensor
+		var pieces, want []*Tensor
 		for range 1 + r.IntN(4) {
 			begin, extent, step := make([]int64, len(shape)), slices.Clone(there.shape), make([]int64, len(shape))
 			for i, size := range there.shape {
@@ -254,13 +253,13 @@ func TestSlicedAndJoined(t *testing.T) {
 					extent[i] = 1 + (size-1-begin[i])/step[i]
 				}
 			}
-			part, ok := Sliced(later, begin, extent, step)
-			if !ok || part.Depth() != 1 {
-				t.Fatalf("%v from %v by %v cannot be sliced, or is computed in %d steps", later.shape, begin, step, part.Depth())
+			piece, ok := Sliced(later, begin, extent, step)
+			if !ok || piece.Depth() != 1 {
+				t.Fatalf("%v from %v by %v cannot be sliced, or is computed in %d steps", later.shape, begin, step, piece.Depth())
 			}
 			slow := slicedSlowly(there, begin, extent, step)
-			parts, want = append(parts, part), append(want, slow)
-			checkParts(t, r, "sliced", Must(Permuted(part, extent, perm)), permutedSlowly(slow, extent, perm))
+			pieces, want = append(pieces, piece), append(want, slow)
+			checkSlices(t, r, "sliced", Must(Permuted(piece, extent, perm)), permutedSlowly(slow, extent, perm))
 			beyond := slices.Clone(extent)
 			if beyond[axis]++; true {
 				if _, ok := Sliced(later, begin, beyond, step); ok && begin[axis]+(beyond[axis]-1)*step[axis] >= there.shape[axis] {
@@ -289,12 +288,12 @@ func TestSlicedAndJoined(t *testing.T) {
 			}
 			at += p.shape[axis]
 		}
-		got, ok := Joined(axis, parts...)
+		got, ok := Joined(axis, pieces...)
 		if !ok || got.OriginBytes(0, 1) != nil || len(got.Origins()) != 1 {
-			t.Fatalf("%d parts cannot be joined, or have %d origins", len(parts), len(got.Origins()))
+			t.Fatalf("%d pieces cannot be joined, or have %d origins", len(pieces), len(got.Origins()))
 		}
-		checkParts(t, r, "joined", Must(Permuted(got, total, perm)), permutedSlowly(joined, total, perm))
-		checkParts(t, r, "joined", got, joined)
+		checkSlices(t, r, "joined", Must(Permuted(got, total, perm)), permutedSlowly(joined, total, perm))
+		checkSlices(t, r, "joined", got, joined)
 	}
 	x := Must(New(dtype.F32, 2, 3))
 	for _, list := range [][]*Tensor{nil, {x, Must(New(dtype.F32, 3))}, {x, Must(New(dtype.F64, 2, 3))},
@@ -305,9 +304,9 @@ func TestSlicedAndJoined(t *testing.T) {
 	}
 }
 
-// TestReshapedApart: parts of a reshape along an axis that is not the one with separate stretches have no stretch of
-// their own, whatever is reshaped.
-func TestReshapedApart(t *testing.T) {
+// TestReshapedSpread shows that slices of a reshape have no origin bytes of their own if the slices are along an axis
+// that is spread over the origin.
+func TestReshapedSpread(t *testing.T) {
 	weights := Must(New(dtype.F32, 12, 5, 3, 3)) // [filters, channels, rows, columns]
 	last := Must(Permuted(weights, weights.shape, []int64{2, 3, 1, 0}))
 	joined, err := last.Reshape(3, 15, 4, 3)
@@ -315,9 +314,9 @@ func TestReshapedApart(t *testing.T) {
 		t.Fatal(err)
 	}
 	if last.OriginBytes(0, 1) == nil || joined.OriginBytes(0, 1) != nil || joined.Done(1) != nil {
-		t.Errorf("%d bytes of a permutation and %d of its reshape are a stretch", len(last.OriginBytes(0, 1)),
+		t.Errorf("%d bytes of a permutation and %d of its reshape have origin bytes", len(last.OriginBytes(0, 1)),
 			len(joined.OriginBytes(0, 1)))
 	}
-	checkParts(t, rand.New(rand.NewPCG(1, 2)), "reshaped", joined,
+	checkSlices(t, rand.New(rand.NewPCG(1, 2)), "reshaped", joined,
 		Must(permutedSlowly(weights, weights.shape, []int64{2, 3, 1, 0}).Reshape(3, 15, 4, 3)))
 }

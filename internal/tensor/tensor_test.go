@@ -173,7 +173,7 @@ func TestElements(t *testing.T) {
 	}
 }
 
-// TestIndexPanics holds that the unused codes of a last byte are out of reach.
+// TestIndexPanics shows that the unused codes of a last byte cannot be accessed.
 func TestIndexPanics(t *testing.T) {
 	a := Must(New(dtype.U4, 3))
 	for _, i := range []int64{-1, 3, 1 << 40} {

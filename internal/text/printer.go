@@ -1,11 +1,11 @@
-// Package text is what the project's three languages share in their texts: how a text is cut into tokens and how one is
-// printed.
+// Package text has the syntax that the project's three languages share: a scanner that cuts a text into tokens, and a
+// printer.
 //
 // A token is a word, a %value, a @function, a number, a quoted string or punctuation; a name that is not letters,
 // digits, underscores and dots is quoted. Symbolic integers are written as package sym writes them. Comments run from #
-// to the end of the line. Lines mean nothing more than spaces do.
+// to the end of the line. A line break means the same as a space.
 //
-// What is printed is read back as the same: floats to the bit, names to the byte.
+// A printed text is parsed to the same content: floats to the bit, names to the byte.
 package text
 
 import (
@@ -32,13 +32,13 @@ func (p *Printer) Line(format string, args ...any) {
 	p.b.WriteByte('\n')
 }
 
-// Indent moves the following lines right.
+// Indent indents the following lines by one more level.
 func (p *Printer) Indent() { p.indent++ }
 
-// Dedent moves them back.
+// Dedent undoes Indent.
 func (p *Printer) Dedent() { p.indent-- }
 
-// Block writes a head followed by {, what inside writes further right, and }.
+// Block writes a head followed by {, the output of inside with one more level of indentation, and }.
 func (p *Printer) Block(head string, inside func()) {
 	p.Line("%s {", head)
 	p.Indent()
@@ -47,23 +47,23 @@ func (p *Printer) Block(head string, inside func()) {
 	p.Line("}")
 }
 
-// String is what was written so far.
+// String returns the output so far.
 func (p *Printer) String() string { return p.b.String() }
 
-// Name is a name as texts write it: bare where it can be, else quoted.
+// Name returns a name as in texts: unquoted if possible, otherwise quoted.
 func Name(name string) string { return sym.QuoteName(name) }
 
-// LocalName is a value's name with its %.
+// LocalName returns a value's name with its %.
 func LocalName(name string) string { return "%" + sym.QuoteName(name) }
 
-// GlobalName is a function's name with its @.
+// GlobalName returns a function's name with its @.
 func GlobalName(name string) string { return "@" + sym.QuoteName(name) }
 
 // Float is FormatFloat with 64 bits.
 func Float(x float64) string { return FormatFloat(x, 64) }
 
-// FormatFloat writes x, shortest such that Scanner.Float of the same number of bits, 32 or 64, reads the same value; of
-// a NaN, to the bit. With 32 bits, x is the value of a float32.
+// FormatFloat returns the shortest form of x that Scanner.Float of the same number of bits, 32 or 64, reads as x; for a
+// NaN, with the same bits. If bits is 32, x is the value of a float32.
 func FormatFloat(x float64, bits int) string {
 	switch {
 	case math.IsNaN(x):

@@ -10,16 +10,16 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Kind is what a token is.
+// Kind is the kind of a token.
 type Kind uint8
 
 // The kinds of token.
 const (
-	End    Kind = iota // the end of the text, or what follows an error
-	Word               // a bare name: letters, digits, underscores and dots, the first neither a digit nor a dot
+	End    Kind = iota // the end of the text; also every token after an error
+	Word               // an unquoted name: letters, digits, underscores and dots, beginning with a letter or _
 	Local              // %name or %"any name": a value
 	Global             // @name or @"any name": a function
-	Number             // digits with what belongs to a number; no sign
+	Number             // a digit and the characters of a number after it; without a sign
 	Quoted             // a string in double quotes, spelled as in Go
 	Punct              // one of the punctuation marks, or any other character
 )
@@ -30,7 +30,8 @@ var kindNames = [...]string{End: "the end", Word: "a word", Local: "a %name", Gl
 // String names the kind in an error.
 func (k Kind) String() string { return kindNames[k] }
 
-// Token is a piece of text. Text is the name without its mark, the string without its quotes, else the spelling.
+// Token is a token of a text. Text is a name without its mark, a string without its quotes, otherwise the characters
+// themselves.
 type Token struct {
 	Kind  Kind
 	Text  string
@@ -38,25 +39,25 @@ type Token struct {
 	End   int
 }
 
-// marks are the punctuation of more than one character, longer ones before their beginnings.
+// marks are the punctuation marks of more than one character; a mark is before its prefixes.
 var marks = []string{"...", "..", "->", "=>", ":=", "::", "==", "!=", "<=", ">=", "<<", ">>", "+=", "-=", "*=", "//",
 	"&&", "||"}
 
 const (
-	deepest   = 200     // levels that Enter grants
-	basicWork = 1 << 20 // names and numbers that the symbolic integers of a short text may multiply out to
+	deepest   = 200     // levels that Enter allows
+	basicWork = 1 << 20 // names and numbers to which the symbolic integers of a short text may multiply out
 )
 
-// Scanner cuts a text into tokens. The first error sticks: from then on every token is End, what is asked for is zero,
-// and Err returns the error, so that a parser looks at Err once, at its end, provided that its loops stop at End. A
-// text costs time in proportion to its length. Comments run from # to the end of the line.
+// Scanner cuts a text into tokens. After the first error, every token is End, results are zero, and Err returns the
+// error; so a parser may check Err once, at its end, if its loops stop at End. A text costs time in proportion to its
+// length. Comments run from # to the end of the line.
 type Scanner struct {
 	source string
-	at     int // the byte after the current token
+	at     int // the offset after the current token
 	token  Token
 	ready  bool // the current token was scanned and not used
-	last   int  // the end of the token used last
-	begin  int  // its beginning
+	last   int  // the end of the last used token
+	begin  int  // the beginning of the last used token
 	depth  int
 	work   int64
 	err    *diag.Error
@@ -76,11 +77,11 @@ func (s *Scanner) Err() error {
 	return s.err
 }
 
-// Failf makes an error about what was read, at the token that was used last, unless there is one already.
+// Failf records an error at the last used token, unless there is an error already.
 func (s *Scanner) Failf(format string, args ...any) { s.FailAt(s.begin, format, args...) }
 
-// Unexpected makes an error about the current token: at it, or, if it is in a line below, at the end of what was read.
-// The end of the text is where it is.
+// Unexpected records an error at the current token or, if that is on a later line and not the end of the text, at the
+// end of the last used token.
 func (s *Scanner) Unexpected(format string, args ...any) {
 	at := s.Peek().Start
 	if s.last > 0 && s.Peek().Kind != End && s.NewLine() {
@@ -89,7 +90,7 @@ func (s *Scanner) Unexpected(format string, args ...any) {
 	s.FailAt(at, format, args...)
 }
 
-// FailAt makes an error at an offset in the text, unless there is one already. A column counts bytes from 1.
+// FailAt records an error at an offset in the text, unless there is an error already. A column counts bytes from 1.
 func (s *Scanner) FailAt(offset int, format string, args ...any) {
 	if s.err != nil {
 		return
@@ -122,10 +123,10 @@ func (s *Scanner) Next() Token {
 	return t
 }
 
-// Rest returns the text behind the token that was used last.
+// Rest returns the text after the last used token.
 func (s *Scanner) Rest() string { return s.source[s.last:] }
 
-// Skip goes past so many bytes behind the token that was used last, which must be whole tokens.
+// Skip skips n bytes after the last used token, which must be entire tokens.
 func (s *Scanner) Skip(n int) {
 	if s.err == nil {
 		s.begin, s.last = s.last, s.last+n
@@ -136,11 +137,12 @@ func (s *Scanner) Skip(n int) {
 	}
 }
 
-// NewLine reports whether the current token is the first in its line.
+// NewLine reports whether the current token is the first on its line.
 func (s *Scanner) NewLine() bool {
 	return strings.IndexByte(s.source[s.last:max(s.last, s.Peek().Start)], '\n') >= 0 || s.last == 0
 }
 
+// scan reads the next token.
 func (s *Scanner) scan() {
 	s.skip()
 	s.ready = true
@@ -190,7 +192,7 @@ func (s *Scanner) scan() {
 	}
 }
 
-// skip goes past spaces and comments.
+// skip skips spaces and comments.
 func (s *Scanner) skip() {
 	for s.at < len(s.source) {
 		switch s.source[s.at] {
@@ -208,6 +210,8 @@ func (s *Scanner) skip() {
 	}
 }
 
+// unquote parses the Go string at the beginning of text, and returns its length in the text; ok is false after an
+// error.
 func (s *Scanner) unquote(text string) (value string, length int, ok bool) {
 	quoted, err := strconv.QuotedPrefix(text)
 	if err == nil {
@@ -223,6 +227,7 @@ func (s *Scanner) unquote(text string) (value string, length int, ok bool) {
 func letter(c byte) bool { return c == '_' || 'a' <= c|0x20 && c|0x20 <= 'z' }
 func digit(c byte) bool  { return '0' <= c && c <= '9' }
 
+// wordLength returns the length of the unquoted name at the beginning of s.
 func wordLength(s string) int {
 	n := 0
 	for n < len(s) && (letter(s[n]) || n > 0 && (digit(s[n]) || s[n] == '.')) {
@@ -231,8 +236,8 @@ func wordLength(s string) int {
 	return n
 }
 
-// numberLength takes digits, letters and dots, and a sign after the exponent's letter. Two dots are a mark of their
-// own.
+// numberLength returns the length of the digits, letters and dots at the beginning of s, with a sign after the
+// exponent's letter. Two dots are a punctuation mark.
 func numberLength(s string) int {
 	exponent := byte('e')
 	if strings.HasPrefix(s, "0x") || strings.HasPrefix(s, "0X") {
@@ -266,13 +271,13 @@ func (s *Scanner) Found() string {
 	return strconv.Quote(spelling)
 }
 
-// Is reports whether the current token is the word or the punctuation.
+// Is reports whether the current token is this word or punctuation mark.
 func (s *Scanner) Is(text string) bool {
 	t := s.Peek()
 	return (t.Kind == Word || t.Kind == Punct) && t.Text == text
 }
 
-// Accept uses the current token if it is the word or the punctuation.
+// Accept uses the current token and returns true if it is this word or punctuation mark.
 func (s *Scanner) Accept(text string) bool {
 	if s.Is(text) {
 		s.Next()
@@ -281,14 +286,14 @@ func (s *Scanner) Accept(text string) bool {
 	return false
 }
 
-// Expect uses the current token, which must be the word or the punctuation.
+// Expect uses the current token, which must be this word or punctuation mark.
 func (s *Scanner) Expect(text string) {
 	if !s.Accept(text) {
 		s.Unexpected("expected %q, found %s", text, s.Found())
 	}
 }
 
-// Take uses the current token if it is of the kind.
+// Take uses the current token and returns its text if it is of the kind.
 func (s *Scanner) Take(kind Kind) (text string, ok bool) {
 	if s.Peek().Kind != kind || kind == End {
 		return "", false
@@ -305,7 +310,7 @@ func (s *Scanner) Must(kind Kind) string {
 	return text
 }
 
-// Name uses a bare or quoted name, such as a dimension's.
+// Name uses an unquoted or quoted name, such as a dimension's.
 func (s *Scanner) Name() string {
 	if text, ok := s.Take(Quoted); ok {
 		return text
@@ -324,7 +329,7 @@ func (s *Scanner) Done() {
 	}
 }
 
-// Choice uses one of some words and returns its place among them, or -1.
+// Choice uses one of these words and returns its index, or −1.
 func (s *Scanner) Choice(words ...string) int {
 	for i, word := range words {
 		if s.Accept(word) {
@@ -335,7 +340,7 @@ func (s *Scanner) Choice(words ...string) int {
 	return -1
 }
 
-// List reads items with commas between them from one mark to another; a comma before the closing mark is legal.
+// List reads items, separated by commas, between two marks; a comma before the closing mark is allowed.
 func (s *Scanner) List(open, closing string, item func()) {
 	s.Expect(open)
 	for s.err == nil && !s.Accept(closing) {
@@ -346,8 +351,8 @@ func (s *Scanner) List(open, closing string, item func()) {
 	}
 }
 
-// Enter counts a level of nesting and reports whether it is granted: a parser that calls itself asks before it does,
-// and calls Leave after.
+// Enter counts a level of nesting and reports whether it is allowed: a recursive parser calls it before it calls
+// itself, and Leave after.
 func (s *Scanner) Enter() bool {
 	if s.depth++; s.depth > deepest {
 		s.Failf("nested more than %d deep", deepest)
@@ -378,6 +383,7 @@ func (s *Scanner) Cond() sym.Cond {
 	return c
 }
 
+// symbolic reads with parse, which returns the length that it used.
 func (s *Scanner) symbolic(parse func(text string) (int, error)) {
 	start := s.Peek().Start
 	if s.err != nil {
@@ -395,7 +401,7 @@ func (s *Scanner) symbolic(parse func(text string) (int, error)) {
 	s.at, s.last, s.ready = start+n, start+n, false
 }
 
-// Int reads an integer of 64 bits with its sign, decimal or after 0x hexadecimal.
+// Int reads an integer of 64 bits with its sign, decimal or, after 0x, hexadecimal.
 func (s *Scanner) Int() int64 {
 	start, sign := s.Peek().Start, s.sign()
 	text := s.Must(Number)
@@ -407,7 +413,7 @@ func (s *Scanner) Int() int64 {
 	return v
 }
 
-// Uint reads an integer of 64 bits without sign, decimal or after 0x hexadecimal.
+// Uint reads an unsigned integer of 64 bits, decimal or, after 0x, hexadecimal.
 func (s *Scanner) Uint() uint64 {
 	start := s.Peek().Start
 	text := s.Must(Number)
@@ -419,7 +425,7 @@ func (s *Scanner) Uint() uint64 {
 	return v
 }
 
-// numberBase makes strconv accept 0x and refuse the other prefixes and underscores.
+// numberBase returns the base with which strconv accepts 0x, and refuses the other prefixes and underscores.
 func numberBase(text string) int {
 	if strings.HasPrefix(text, "0x") && !strings.ContainsRune(text, '_') {
 		return 0
@@ -427,6 +433,7 @@ func numberBase(text string) int {
 	return 10
 }
 
+// sign uses a minus sign, if there is one.
 func (s *Scanner) sign() string {
 	if s.Accept("-") {
 		return "-"
@@ -434,8 +441,8 @@ func (s *Scanner) sign() string {
 	return ""
 }
 
-// Float reads what FormatFloat writes for that many bits, 32 or 64: a decimal or hexadecimal number, inf or nan, with
-// its sign, or nan(0x…) with the bits of a float64. For 32 bits the value is one of a float32.
+// Float reads the output of FormatFloat for the same number of bits, 32 or 64: a decimal or hexadecimal number, inf or
+// nan, with its sign, or nan(0x…) with the bits of a float64. For 32 bits the value is that of a float32.
 func (s *Scanner) Float(bits int) float64 {
 	start, sign := s.Peek().Start, s.sign()
 	switch {
@@ -464,7 +471,7 @@ func (s *Scanner) Float(bits int) float64 {
 	return v
 }
 
-// Symbol uses the name of an integer, as sym.Name writes it.
+// Symbol uses the name of an integer, as sym.Name prints it.
 func (s *Scanner) Symbol() sym.Name {
 	start := s.Peek().Start
 	if s.err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// tokens is the text's tokens, spelled kind:text, and its error.
+// tokens returns the tokens of a text, as kind:text, and its error.
 func tokens(source string) string {
 	s := NewScanner(source)
 	var list []string
@@ -152,7 +152,7 @@ func TestNesting(t *testing.T) {
 	}
 }
 
-// TestLinear gives texts that would be slow if anything were worse than linear.
+// TestLinear scans texts that would be slow if the time were not linear.
 func TestLinear(t *testing.T) {
 	binomial := "1"
 	wide := "0"
@@ -197,8 +197,8 @@ func TestPrinter(t *testing.T) {
 	}
 }
 
-// FuzzScanner checks that any text ends in tokens or in an error, that positions are within the text, and that names
-// survive.
+// FuzzScanner checks that any text ends in tokens or in an error, that offsets are within the text, and that names are
+// printed and parsed back.
 func FuzzScanner(f *testing.F) {
 	for _, seed := range []string{"%x = add(%\"y z\", 1.5e-3) # c\n", "[n + 1, max(n, m)//2] -> x", "\"",
 		"0x1p-3 nan(0x7ff8000000000002)", "a %b%c"} {

@@ -14,7 +14,7 @@ import (
 	"github.com/weirml/weir/internal/text"
 )
 
-// kinds are the types that an attribute may have: the word, how a value is written, and how it is read.
+// kinds are the types that an attribute may have: the word, its printer and its parser.
 var kinds = []struct {
 	word  string
 	write func(v any) (string, bool)
@@ -44,7 +44,7 @@ var kinds = []struct {
 	{"tensor", as(formatTensor), func(s *text.Scanner) any { return readTensor(s) }},
 }
 
-// as makes a writer that takes values of one type only.
+// as makes a printer that accepts values of one type only.
 func as[T any](write func(T) string) func(v any) (string, bool) {
 	return func(v any) (string, bool) {
 		x, ok := v.(T)
@@ -57,6 +57,7 @@ func as[T any](write func(T) string) func(v any) (string, bool) {
 
 func formatInt(v int64) string { return strconv.FormatInt(v, 10) }
 
+// formatTensor prints a small tensor by its elements, and others in base64.
 func formatTensor(t *tensor.Tensor) string {
 	head := t.DType().String() + List(t.Shape(), formatInt)
 	if Inline(t) {
@@ -65,6 +66,7 @@ func formatTensor(t *tensor.Tensor) string {
 	return head + " base64 " + strconv.Quote(base64.StdEncoding.EncodeToString(t.Bytes()))
 }
 
+// readTensor parses the output of formatTensor.
 func readTensor(s *text.Scanner) *tensor.Tensor {
 	dt, shape := ReadType(s)
 	fixed := Fixed(s, shape)
@@ -96,7 +98,7 @@ func Legal(v any) bool {
 	return false
 }
 
-// Attributes writes settings by name, in order of their names: {axis = int 1, perm = ints [1, 0]}.
+// Attributes prints settings, in order of their names: {axis = int 1, perm = ints [1, 0]}.
 func Attributes(attrs map[string]any) string {
 	words := make([]string, 0, len(attrs))
 	for _, name := range slices.Sorted(maps.Keys(attrs)) {
@@ -112,7 +114,7 @@ func Attributes(attrs map[string]any) string {
 	return "{" + strings.Join(words, ", ") + "}"
 }
 
-// ReadAttributes reads what Attributes writes.
+// ReadAttributes parses the output of Attributes.
 func ReadAttributes(s *text.Scanner) map[string]any {
 	attrs := map[string]any{}
 	s.List("{", "}", func() {

@@ -15,17 +15,17 @@ import (
 	"github.com/weirml/weir/internal/text"
 )
 
-// InlineElements is the number of elements up to which a text holds a tensor's contents in a form that people read.
+// InlineElements is the largest number of elements of a tensor that a text has in readable form.
 const InlineElements = 16
 
-// Inline reports whether a tensor's contents are written as elements: it is small, or its elements are strings, which
-// have no other form.
+// Inline reports whether a tensor is printed by its elements: if it is small, or its elements are strings, which have
+// no other form.
 func Inline(t *tensor.Tensor) bool { return t.DType() == dtype.String || t.Len() <= InlineElements }
 
-// Index writes a list of symbolic integers: [n, 3].
+// Index prints a list of symbolic integers: [n, 3].
 func Index(list []sym.Expr) string { return List(list, sym.Expr.String) }
 
-// List writes a list, each item as format does.
+// List prints a list, each item by format.
 func List[T any](list []T, format func(T) string) string {
 	words := make([]string, len(list))
 	for i, x := range list {
@@ -34,10 +34,10 @@ func List[T any](list []T, format func(T) string) string {
 	return "[" + strings.Join(words, ", ") + "]"
 }
 
-// Type writes an element type and a shape.
+// Type prints an element type and a shape.
 func Type(dt dtype.DType, shape []sym.Expr) string { return dt.String() + Index(shape) }
 
-// Elements writes a tensor's elements.
+// Elements prints a tensor's elements.
 func Elements(t *tensor.Tensor) string {
 	words := make([]string, t.Len())
 	for i := range words {
@@ -46,11 +46,12 @@ func Elements(t *tensor.Tensor) string {
 	return "[" + strings.Join(words, ", ") + "]"
 }
 
+// element prints element i; a complex number as (real, imaginary).
 func element(t *tensor.Tensor, i int64) string {
 	dt := t.DType()
 	if dt.IsComplex() {
-		part := componentOf(dt)
-		return "(" + number(part, t.Bytes(), 2*i) + ", " + number(part, t.Bytes(), 2*i+1) + ")"
+		component := componentOf(dt)
+		return "(" + number(component, t.Bytes(), 2*i) + ", " + number(component, t.Bytes(), 2*i+1) + ")"
 	}
 	if dt.IsFloat() {
 		return number(dt, t.Bytes(), i)
@@ -58,7 +59,7 @@ func element(t *tensor.Tensor, i int64) string {
 	return t.Format(i)
 }
 
-// componentOf is the type of a complex number's two parts.
+// componentOf returns the type of a complex number's two components.
 func componentOf(dt dtype.DType) dtype.DType {
 	if dt == dtype.C64 {
 		return dtype.F32
@@ -66,8 +67,7 @@ func componentOf(dt dtype.DType) dtype.DType {
 	return dtype.F64
 }
 
-// number writes a floating-point number; one that its value does not give back, a NaN of other bits than the usual, as
-// bits(…).
+// number prints a floating-point number; a NaN whose bits parsing would not restore as bits(…).
 func number(dt dtype.DType, data []byte, i int64) string {
 	x, have := dtype.LoadFloat(dt, data, i), bits(dt, data, i)
 	again := make([]byte, 8)
@@ -87,7 +87,7 @@ func number(dt dtype.DType, data []byte, i int64) string {
 	return text.FormatFloat(x, 32)
 }
 
-// bits is an element's representation, zero-extended; at most 64 bits wide.
+// bits returns an element's representation of at most 64 bits, zero-extended.
 func bits(dt dtype.DType, data []byte, i int64) uint64 {
 	width := int64(dt.Bits())
 	if width < 8 {
@@ -101,7 +101,7 @@ func bits(dt dtype.DType, data []byte, i int64) uint64 {
 	return x
 }
 
-// setBits is bits' converse.
+// setBits sets an element's representation, as bits returns it.
 func setBits(dt dtype.DType, data []byte, i int64, x uint64) {
 	width := int64(dt.Bits())
 	if width < 8 {
@@ -115,17 +115,17 @@ func setBits(dt dtype.DType, data []byte, i int64, x uint64) {
 	}
 }
 
-// ReadList reads items between square brackets.
+// ReadList parses items in square brackets.
 func ReadList[T any](s *text.Scanner, item func() T) []T {
 	list := []T{}
 	s.List("[", "]", func() { list = append(list, item()) })
 	return list
 }
 
-// ReadIndex reads a list of symbolic integers.
+// ReadIndex parses a list of symbolic integers.
 func ReadIndex(s *text.Scanner) []sym.Expr { return ReadList(s, s.Expr) }
 
-// ReadDType reads an element type's name.
+// ReadDType parses an element type's name.
 func ReadDType(s *text.Scanner) dtype.DType {
 	found := s.Found()
 	dt, ok := dtype.Parse(s.Must(text.Word))
@@ -135,10 +135,11 @@ func ReadDType(s *text.Scanner) dtype.DType {
 	return dt
 }
 
-// ReadType reads an element type and a shape.
+// ReadType parses an element type and a shape.
 func ReadType(s *text.Scanner) (dtype.DType, []sym.Expr) { return ReadDType(s), ReadIndex(s) }
 
-// Fixed is a shape whose every extent is a number, and which has a count; anything else is an error of the scanner.
+// Fixed returns a shape whose extents must all be numbers, with a possible count; other shapes are an error of the
+// scanner.
 func Fixed(s *text.Scanner, shape []sym.Expr) []int64 {
 	fixed := make([]int64, len(shape))
 	for i, e := range shape {
@@ -154,7 +155,7 @@ func Fixed(s *text.Scanner, shape []sym.Expr) []int64 {
 	return fixed
 }
 
-// ReadElements reads a tensor's elements; nil after an error.
+// ReadElements parses a tensor's elements; it returns nil after an error.
 func ReadElements(s *text.Scanner, dt dtype.DType, shape []int64) *tensor.Tensor {
 	count, err := tensor.Count(shape)
 	if err != nil || dt == dtype.Invalid {
@@ -162,7 +163,7 @@ func ReadElements(s *text.Scanner, dt dtype.DType, shape []int64) *tensor.Tensor
 		return nil
 	}
 	var words []string
-	var low, high []uint64 // of complex numbers both parts
+	var low, high []uint64 // for complex numbers: both components
 	s.List("[", "]", func() {
 		switch {
 		case int64(len(words)+len(low)) == count:
@@ -202,7 +203,7 @@ func ReadElements(s *text.Scanner, dt dtype.DType, shape []int64) *tensor.Tensor
 	return t
 }
 
-// must turns an error into one of the scanner.
+// must records an error as one of the scanner, and returns nil then.
 func must(s *text.Scanner) func(*tensor.Tensor, error) *tensor.Tensor {
 	return func(t *tensor.Tensor, err error) *tensor.Tensor {
 		if err != nil {
@@ -213,7 +214,7 @@ func must(s *text.Scanner) func(*tensor.Tensor, error) *tensor.Tensor {
 	}
 }
 
-// readBits reads an element of a type that is neither a string nor complex, as its representation.
+// readBits parses an element of a type that is neither a string nor complex, and returns its representation.
 func readBits(s *text.Scanner, dt dtype.DType) uint64 {
 	data := make([]byte, 8)
 	switch {

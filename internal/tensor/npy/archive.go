@@ -42,8 +42,8 @@ func Open(r io.ReaderAt, size int64) (*Archive, error) {
 // Names returns the arrays' names, in the order of the file. The caller must not change them.
 func (a *Archive) Names() []string { return a.names }
 
-// Read reads the array of the given name. Memory is taken for bytes that are there, whatever the directory says. A
-// wrong checksum is ErrInput, a compression other than deflate ErrUnsupported.
+// Read reads the array of the given name. It takes memory for bytes that exist, whatever the directory says. A wrong
+// checksum is ErrInput, a compression other than deflate ErrUnsupported.
 func (a *Archive) Read(name string) (*tensor.Tensor, error) {
 	file := a.files[name]
 	if file == nil {
@@ -56,9 +56,10 @@ func (a *Archive) Read(name string) (*tensor.Tensor, error) {
 	return t, nil
 }
 
+// readMember reads the array in a member of the archive, which must end with the array.
 func (a *Archive) readMember(file *zip.File) (*tensor.Tensor, error) {
 	packed, size := file.CompressedSize64, file.UncompressedSize64
-	known := int64(-1) // deflated bytes exist once they are unpacked, and Read takes memory for them as they come
+	known := int64(-1) // deflated bytes exist only after they are unpacked, and read takes memory for them as they come
 	if file.Method == zip.Store {
 		if packed != size || size > uint64(a.size) {
 			return nil, diag.Inputf("the archive has not the %d bytes of this array", size)
@@ -78,7 +79,7 @@ func (a *Archive) readMember(file *zip.File) (*tensor.Tensor, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The checksum is compared where the member ends.
+	// The checksum is compared at the end of the member.
 	switch n, err := io.CopyN(io.Discard, member, 1); {
 	case n > 0:
 		return nil, diag.Inputf("the array does not end where its file ends")
@@ -88,7 +89,7 @@ func (a *Archive) readMember(file *zip.File) (*tensor.Tensor, error) {
 	return t, nil
 }
 
-// WriteArchive writes a .npz file of arrays, stored, in the order of their names. Each has a name of its own.
+// WriteArchive writes a .npz file of arrays, uncompressed, in the order of names, which must be distinct.
 func WriteArchive(w io.Writer, names []string, arrays []*tensor.Tensor) error {
 	z := zip.NewWriter(w)
 	for i, name := range names {

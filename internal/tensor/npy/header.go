@@ -10,7 +10,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// parseHeader understands the dictionary in a file's header and checks that the sizes it gives are possible.
+// parseHeader parses the dictionary in a file's header and checks that the sizes in it are possible.
 func parseHeader(text string) (*header, error) {
 	p := &literal{text: text}
 	value, err := p.value(0)

@@ -2,11 +2,11 @@
 // (.npz).
 //
 // The format is NEP 1's: a magic string, a version, a header that is a Python dictionary literal with the keys descr,
-// fortran_order and shape, and the elements. Both byte orders and both memory orders are read; what is written is
-// row-major and in the machine's byte order, byte for byte what NumPy writes. NumPy's fixed-width strings are String
+// fortran_order and shape, and the elements. Both byte orders and both memory orders are read. Written files are
+// row-major and in the machine's byte order, byte for byte as NumPy writes them. NumPy's fixed-width strings are String
 // tensors.
 //
-// Files are not trusted: no more memory is taken than a small multiple of the bytes that the file really has.
+// Files are not trusted: at most a small multiple of a file's actual bytes is taken as memory.
 package npy
 
 import (
@@ -29,9 +29,9 @@ const (
 	magic = "\x93NUMPY"
 	// maxHeader is the longest header read; NumPy itself reads 10,000 bytes unless told to trust the file.
 	maxHeader = 1 << 16
-	// alignment is what NumPy pads a header to.
+	// alignment is the multiple of bytes to which NumPy pads a header.
 	alignment = 64
-	// maxEmpty is how many elements of no bytes an array may have, as strings of width 0 do.
+	// maxEmpty is the most elements of no bytes, such as strings of width 0, that an array may have.
 	maxEmpty = 1 << 16
 )
 
@@ -44,7 +44,7 @@ var kinds = map[string]dtype.DType{
 	"c8": dtype.C64, "c16": dtype.C128,
 }
 
-// names is kinds the other way round.
+// names is the inverse of kinds.
 var names = func() map[dtype.DType]string {
 	m := map[dtype.DType]string{}
 	for name, dt := range kinds {
@@ -58,23 +58,23 @@ var names = func() map[dtype.DType]string {
 // Supports reports whether NumPy has the element type, so that Write can write it.
 func Supports(dt dtype.DType) bool { return names[dt] != "" || dt == dtype.String }
 
-// bigMachine is whether this machine is big-endian.
+// bigMachine reports whether this machine is big-endian.
 var bigMachine = binary.NativeEndian.Uint16([]byte{0, 1}) == 1
 
-// header is what the header of a file says.
+// header has the content of a file's header.
 type header struct {
 	dt      dtype.DType
 	wide    bool  // of String: elements are UTF-32, not bytes
 	size    int64 // of an element, in bytes
-	swap    bool  // the bytes of a number stand in the other order than this machine's
-	fortran bool  // the first index runs fastest
+	swap    bool  // the bytes of a number are in the other order than this machine's
+	fortran bool  // column-major: the first index runs fastest
 	shape   []int64
 	count   int64 // elements
-	bytes   int64 // that all of them take in the file
+	bytes   int64 // of all elements in the file
 }
 
-// Read reads an array and no byte after it. Memory is taken as the data comes, so that a header which promises more
-// than there is costs nothing. A file at fault is ErrInput; an element type that Weir has not is ErrUnsupported.
+// Read reads an array and no byte after it. It takes memory as the data comes, so that a header that promises too much
+// costs nothing. A faulty file is ErrInput; an element type that Weir lacks is ErrUnsupported.
 func Read(r io.Reader) (*tensor.Tensor, error) { return read(r, -1) }
 
 // ReadAt reads the array at the beginning of r, which has size bytes. It checks that the data is there before it takes
@@ -83,7 +83,7 @@ func ReadAt(r io.ReaderAt, size int64) (*tensor.Tensor, error) {
 	return read(io.NewSectionReader(r, 0, size), size)
 }
 
-// read reads an array from r, which has size bytes; −1: nobody knows.
+// read reads an array from r, which has size bytes; −1 if that is unknown.
 func read(r io.Reader, size int64) (*tensor.Tensor, error) {
 	h, length, err := readHeader(r)
 	if err != nil {
@@ -101,14 +101,14 @@ func read(r io.Reader, size int64) (*tensor.Tensor, error) {
 		return nil, err
 	}
 	if h.dt == dtype.String {
-		text, err := h.decodeStrings(data)
+		list, err := h.decodeStrings(data)
 		if err != nil {
 			return nil, err
 		}
 		if h.fortran {
-			text = transpose(text, h.shape)
+			list = transpose(list, h.shape)
 		}
-		return tensor.OverStrings(h.shape, text)
+		return tensor.OverStrings(h.shape, list)
 	}
 	h.fixBytes(data)
 	if h.fortran {
@@ -121,8 +121,8 @@ func short(got int64, h *header) error {
 	return diag.Inputf("the file has %d of the %d bytes of data that its header asks for", max(got, 0), h.bytes)
 }
 
-// readData reads the array's bytes, aligned for every element type. If nobody has checked that they are there, it
-// takes memory in steps that double.
+// readData reads the array's bytes, aligned for every element type. Unless it was checked that they exist, it takes
+// memory in steps that double.
 func readData(r io.Reader, h *header, checked bool) ([]byte, error) {
 	step := int64(1 << 20)
 	if checked {
@@ -149,7 +149,7 @@ func readData(r io.Reader, h *header, checked bool) ([]byte, error) {
 	}
 }
 
-// readHeader reads everything before the data and returns how many bytes that is.
+// readHeader reads everything before the data and returns its length in bytes.
 func readHeader(r io.Reader) (*header, int64, error) {
 	var start [12]byte
 	if err := readHeaderBytes(r, start[:8]); err != nil {
@@ -176,14 +176,15 @@ func readHeader(r io.Reader) (*header, int64, error) {
 	if length > maxHeader {
 		return nil, 0, diag.Inputf("a .npy header of %d bytes is more than %d", length, maxHeader)
 	}
-	text := make([]byte, length)
-	if err := readHeaderBytes(r, text); err != nil {
+	dictionary := make([]byte, length)
+	if err := readHeaderBytes(r, dictionary); err != nil {
 		return nil, 0, err
 	}
-	h, err := parseHeader(string(text))
+	h, err := parseHeader(string(dictionary))
 	return h, int64(len(prefix)) + length, err
 }
 
+// readHeaderBytes fills p; a file that ends too early is an ErrInput.
 func readHeaderBytes(r io.Reader, p []byte) error {
 	_, err := io.ReadFull(r, p)
 	switch {
@@ -195,7 +196,7 @@ func readHeaderBytes(r io.Reader, p []byte) error {
 	return nil
 }
 
-// fixBytes puts the bytes of numbers in this machine's order, and makes every true bool 1.
+// fixBytes converts the bytes of numbers to this machine's order, and every true bool to 1.
 func (h *header) fixBytes(data []byte) {
 	if h.dt == dtype.Bool {
 		for i, b := range data {
@@ -222,17 +223,17 @@ func reverse(data []byte, width int) {
 	}
 }
 
-// decodeStrings returns the strings in data: each of a fixed size, without the NULs at its end.
+// decodeStrings returns the strings in data, each of a fixed size, without trailing NULs.
 func (h *header) decodeStrings(data []byte) ([]string, error) {
 	if h.swap {
 		reverse(data, 4)
 	}
-	text := make([]string, h.count)
+	list := make([]string, h.count)
 	var utf []byte
-	for i := range text {
+	for i := range list {
 		element := data[int64(i)*h.size : int64(i+1)*h.size]
 		if !h.wide {
-			text[i] = string(bytes.TrimRight(element, "\x00"))
+			list[i] = string(bytes.TrimRight(element, "\x00"))
 			continue
 		}
 		utf = utf[:0]
@@ -243,12 +244,12 @@ func (h *header) decodeStrings(data []byte) ([]string, error) {
 			}
 			utf = utf8.AppendRune(utf, rune(r))
 		}
-		text[i] = string(bytes.TrimRight(utf, "\x00"))
+		list[i] = string(bytes.TrimRight(utf, "\x00"))
 	}
-	return text, nil
+	return list, nil
 }
 
-// transposeBytes is transpose for numbers, by the size of one.
+// transposeBytes is transpose for numbers of any size.
 func transposeBytes(data []byte, h *header) []byte {
 	switch h.size {
 	case 2:
@@ -274,13 +275,13 @@ func transposeWords[T any](data []byte, shape []int64) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), len(data))
 }
 
-// transpose returns elements in row-major order that are given with the first index running fastest.
+// transpose returns column-major elements in row-major order.
 func transpose[T any](in []T, shape []int64) []T {
 	if len(shape) < 2 || len(in) == 0 {
 		return in
 	}
 	out := make([]T, len(in))
-	strides := make([]int64, len(shape)) // of in
+	strides := make([]int64, len(shape)) // the strides of in
 	step := int64(1)
 	for axis, d := range shape {
 		strides[axis] = step
@@ -299,9 +300,9 @@ func transpose[T any](in []T, shape []int64) []T {
 	return out
 }
 
-// Write writes t as a .npy file of version 1, row-major, in the machine's byte order. An element type that NumPy has
-// not is ErrUnsupported, see Supports; so are strings that end in a NUL, which the format cannot hold. Strings become
-// UTF-32, or bytes where one of them is not UTF-8.
+// Write writes t as a .npy file of version 1, row-major, in the machine's byte order. An element type that NumPy lacks
+// is ErrUnsupported, see Supports; so are strings that end in a NUL, which the format cannot hold. Strings are written
+// as UTF-32, or as bytes if one of them is not UTF-8.
 func Write(w io.Writer, t *tensor.Tensor) error {
 	if t.DType() == dtype.String {
 		return writeStrings(w, t)
@@ -328,6 +329,7 @@ func order(size int) string {
 	return "<"
 }
 
+// writeHeader writes the magic string, the version and the padded dictionary.
 func writeHeader(w io.Writer, descr string, shape []int64) error {
 	var dims strings.Builder
 	for _, d := range shape {
@@ -337,24 +339,25 @@ func writeHeader(w io.Writer, descr string, shape []int64) error {
 	if len(shape) == 1 {
 		tuple += ","
 	}
-	text := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", descr, tuple)
+	dictionary := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", descr, tuple)
 	if len(shape) > 0 { // NumPy leaves room for the first dimension to grow to 21 digits
-		text += strings.Repeat(" ", 21-len(strconv.FormatInt(shape[0], 10)))
+		dictionary += strings.Repeat(" ", 21-len(strconv.FormatInt(shape[0], 10)))
 	}
 	const fixed = 10 // magic, version, length
-	padded := (fixed + len(text) + 1 + alignment - 1) / alignment * alignment
-	text += strings.Repeat(" ", padded-fixed-len(text)-1) + "\n"
+	padded := (fixed + len(dictionary) + 1 + alignment - 1) / alignment * alignment
+	dictionary += strings.Repeat(" ", padded-fixed-len(dictionary)-1) + "\n"
 	head := append([]byte(magic), 1, 0)
-	head = binary.LittleEndian.AppendUint16(head, uint16(len(text)))
-	_, err := w.Write(append(head, text...))
+	head = binary.LittleEndian.AppendUint16(head, uint16(len(dictionary)))
+	_, err := w.Write(append(head, dictionary...))
 	return err
 }
 
+// writeStrings writes strings, padded to the longest.
 func writeStrings(w io.Writer, t *tensor.Tensor) error {
-	text := t.Strings()
+	list := t.Strings()
 	wide := true
 	longest, bytewise := 1, 1
-	for i, s := range text {
+	for i, s := range list {
 		if strings.HasSuffix(s, "\x00") {
 			return diag.Unsupportedf("string %d ends in a NUL, which a .npy file cannot hold", i)
 		}
@@ -374,7 +377,7 @@ func writeStrings(w io.Writer, t *tensor.Tensor) error {
 		return err
 	}
 	element := make([]byte, 0, size)
-	for _, s := range text {
+	for _, s := range list {
 		element = element[:0]
 		if wide {
 			for _, r := range s {

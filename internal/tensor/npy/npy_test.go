@@ -21,8 +21,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// numpyText is the string that testdata/golden.py stores as element i.
-func numpyText(i int64) string {
+// numpyString returns the string that testdata/golden.py stores as element i.
+func numpyString(i int64) string {
 	if i == 0 {
 		return ""
 	}
@@ -50,7 +50,7 @@ func numpyWant(t *testing.T, name string) *tensor.Tensor {
 	want := tensor.Must(tensor.New(dt, shape...))
 	for i := range want.Len() {
 		if dt == dtype.String {
-			want.Strings()[i] = numpyText(i)
+			want.Strings()[i] = numpyString(i)
 		} else {
 			want.SetInt(i, i)
 		}
@@ -82,8 +82,8 @@ func golden(t testing.TB) (*Archive, map[string][]byte) {
 	return archive, members
 }
 
-// TestNumPy reads what NumPy wrote, in every way there is to read, and writes it again: the same bytes where NumPy
-// wrote the form that Write writes.
+// TestNumPy reads NumPy's files in every way, and writes them again: with the same bytes if NumPy used the form that
+// Write uses.
 func TestNumPy(t *testing.T) {
 	archive, members := golden(t)
 	if len(archive.Names()) < 90 {
@@ -126,7 +126,7 @@ func TestNumPy(t *testing.T) {
 	}
 }
 
-// TestOneFile holds that Read stops where the array ends: several arrays may follow each other in a stream.
+// TestOneFile shows that Read stops at the end of the array: several arrays may follow each other in a stream.
 func TestOneFile(t *testing.T) {
 	var stream bytes.Buffer
 	arrays := []*tensor.Tensor{tensor.Of[float32](1, 2), tensor.Of("a", "bc"), tensor.Scalar[int64](7)}
@@ -145,7 +145,7 @@ func TestOneFile(t *testing.T) {
 	}
 }
 
-// TestLarge reads more than Read takes memory for at once, transposed as well.
+// TestLarge reads more data than Read takes memory for at once, in both memory orders.
 func TestLarge(t *testing.T) {
 	want := tensor.Must(tensor.New(dtype.U16, 1201, 1303))
 	columns := tensor.Must(tensor.New(dtype.U16, 1303, 1201))
@@ -205,7 +205,7 @@ func (f *failing) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// build puts a file together; minor versions other than 0 go in the upper bits of version.
+// build returns a file; minor versions other than 0 are in the upper bits of version.
 func build(version int, text string, data []byte) []byte {
 	file := append([]byte(magic), byte(version), byte(version>>8))
 	if version&0xff == 1 {
@@ -216,12 +216,12 @@ func build(version int, text string, data []byte) []byte {
 	return append(append(file, text...), data...)
 }
 
-// describe is the header's dictionary.
+// describe returns the header's dictionary.
 func describe(descr, shape string) string {
 	return fmt.Sprintf("{'descr': %s, 'fortran_order': False, 'shape': %s}", descr, shape)
 }
 
-// TestMalformed holds one file for each thing that can be wrong.
+// TestMalformed has one file for each possible fault.
 func TestMalformed(t *testing.T) {
 	good := describe("'<f4'", "(1,)")
 	four := make([]byte, 4)
@@ -307,7 +307,7 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
-// TestTolerated holds what other writers' files may look like.
+// TestTolerated reads files as other writers may write them.
 func TestTolerated(t *testing.T) {
 	for name, file := range map[string][]byte{
 		"no padding":     build(1, describe("'<f4'", "(1,)"), []byte{0, 0, 0x80, 0x3f}),
@@ -420,8 +420,8 @@ func TestArchive(t *testing.T) {
 	}
 }
 
-// FuzzRead holds that reading never panics, that both ways of reading agree, and that what was read can be written and
-// read again.
+// FuzzRead checks that reading never panics, that both ways of reading agree, and that a tensor that was read can be
+// written and read again.
 func FuzzRead(f *testing.F) {
 	_, members := golden(f)
 	for _, data := range members {
@@ -453,7 +453,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// FuzzArchive holds that no archive makes reading panic.
+// FuzzArchive checks that no archive makes reading panic.
 func FuzzArchive(f *testing.F) {
 	one := string(build(1, describe("'<i4'", "(1,)"), []byte{1, 0, 0, 0}))
 	f.Add(archiveOf(f, zip.Store, "a.npy", one, "b.npy", one))

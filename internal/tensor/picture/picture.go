@@ -1,6 +1,6 @@
 // Package picture turns pictures into arrays: PNG and JPEG files, scaled to a size, with their channels normalised.
 //
-// Files are not trusted: what a header says is checked against the bytes that the file has before pixels take memory.
+// Files are not trusted: the size in a header is compared with the file's bytes before memory is taken for pixels.
 package picture
 
 import (
@@ -14,15 +14,15 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// The largest image that is decoded. Its header says its size before its pixels take memory, and so many pixels must
-// fit the file's bytes: a plain area takes about one for some hundred pixels.
+// The largest image that is decoded. Its header has its size before memory is taken for its pixels, and that many
+// pixels must fit the file's bytes: an area of one colour takes about one byte for some hundred pixels.
 const (
 	maxPixels     = 1 << 26
-	maxPixelsFree = 1 << 22 // whatever the file's size is
+	maxPixelsFree = 1 << 22 // for files of any size
 	maxPixelsByte = 1 << 10
 )
 
-// Decode reads a picture from a file of so many bytes. Its name is for errors.
+// Decode reads a picture from a file of size bytes; name is for errors.
 func Decode(name string, f io.ReadSeeker, size int64) (image.Image, error) {
 	config, _, err := image.DecodeConfig(f)
 	if err != nil {
@@ -47,10 +47,10 @@ func Decode(name string, f io.ReadSeeker, size int64) (image.Image, error) {
 
 // Settings say how a picture becomes an array.
 type Settings struct {
-	Channels      int64 // 1 is grey, 3 red, green and blue, 4 these and alpha
-	Height, Width int64 // that the picture is scaled to
-	Last          bool  // the channels are the last axis rather than the one before height and width
-	// A channel's value is (v × Scale − Mean) / Std, of a v from 0 to 255.
+	Channels      int64 // 1 is grey, 3 red, green and blue, 4 also alpha
+	Height, Width int64 // the size to which the picture is scaled
+	Last          bool  // the channels are the last axis; otherwise they are before height and width
+	// A channel's value is (v × Scale − Mean) / Std, for v from 0 to 255.
 	Scale     float64
 	Mean, Std []float64 // by channel
 }
@@ -79,8 +79,8 @@ func (s *Settings) Fill(t *tensor.Tensor, picture image.Image) {
 	}
 }
 
-// sample is a pixel of the picture scaled to width × height: bilinear between the centres of pixels; 0 to 255 for each
-// of red, green, blue, alpha.
+// sample returns a pixel of the picture scaled to width × height, with bilinear interpolation between the centres of
+// pixels: 0 to 255 for each of red, green, blue, alpha.
 func sample(p image.Image, x, y, width, height float64) [4]float64 {
 	b := p.Bounds()
 	fx := (x+0.5)*float64(b.Dx())/width - 0.5

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// Run runs the cases of testdata/*.txt. A case is a line "== head", a text, a line "--", and what run returns for the
-// two; what stands before the first case is kept. With rewrite the results are written instead of compared.
+// Run runs the cases of testdata/*.txt. A case is a line "== head", a source, a line "--", and the result of run for
+// the two; lines before the first case are kept. If rewrite is true, the results are written instead of compared.
 func Run(t *testing.T, rewrite bool, run func(t *testing.T, head, source string) string) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -22,6 +22,7 @@ func Run(t *testing.T, rewrite bool, run func(t *testing.T, head, source string)
 	}
 }
 
+// runFile runs the cases of one file.
 func runFile(t *testing.T, file string, rewrite bool, run func(t *testing.T, head, source string) string) {
 	data, err := os.ReadFile(file)
 	if err != nil {
