@@ -2,12 +2,12 @@ package target
 
 import "slices"
 
-// This file is about machines that run blocks of threads, which share memory: GPUs.
+// This file describes machines that run blocks of threads with shared memory: GPUs.
 
 // VulkanName is the name of machines that run SPIR-V through Vulkan.
 const VulkanName = "vulkan"
 
-// The features of such machines, as Machine.Features has them. Each is an optional part of Vulkan.
+// The names in Machine.Features of the features of such machines. Each is an optional feature of Vulkan.
 const (
 	Int8            = "int8"             // arithmetic of 8-bit integers
 	Int16           = "int16"            // arithmetic of 16-bit integers
@@ -17,18 +17,18 @@ const (
 	Storage8        = "storage8"         // elements of 8 bits in memory
 	Storage16       = "storage16"        // elements of 16 bits in memory
 	Dot8            = "dot8"             // products of four 8-bit integers, added up in one instruction
-	PhysicalAddress = "physical-address" // buffers by address: without it there is no code for a machine
+	PhysicalAddress = "physical-address" // buffers by address: there is no code for machines without it
 	KeepsSpecial    = "keeps-special"    // f32 with signed zeros, infinities and NaN
 	KeepsSubnormal  = "keeps-subnormal"  // f32 with subnormal numbers
-	CachedReads     = "cached-reads"     // what some thread has read is read again as fast as what a block shares
+	CachedReads     = "cached-reads"     // an element that a thread has read is read again as fast as shared memory
 	Fused           = "fused"            // products and sums of floats in one instruction that rounds once
 )
 
-// HasBlocks reports whether kernels of a machine are blocks of threads.
+// HasBlocks reports whether the machine runs kernels as blocks of threads.
 func (m Machine) HasBlocks() bool { return m.Limits.Invocations > 0 }
 
-// Vulkan is a machine that runs SPIR-V, with limits and features that a device reports or a user names. Limits that are
-// 0 are those that Vulkan guarantees.
+// Vulkan returns a machine that runs SPIR-V, with the limits and features that a device reports or a user names. A
+// limit of 0 becomes the one that Vulkan guarantees.
 func Vulkan(limits Limits, features ...string) Machine {
 	least := Limits{Shared: 16384, Invocations: 128, Subgroup: 1, Private: 256}
 	for _, l := range []struct{ given, least *int64 }{
@@ -45,8 +45,8 @@ func Vulkan(limits Limits, features ...string) Machine {
 		Limits: limits}
 }
 
-// Within reports whether code for a machine of blocks runs on another: that one has its features, and no smaller limits
-// of what a block may have. What a thread keeps in registers is no limit, nor is how fast memory is read.
+// Within reports whether code for m, a machine of blocks, runs on another: that one has all its features, and no
+// smaller limits of a block. A thread's registers and CachedReads do not matter.
 func (m Machine) Within(other Machine) bool {
 	for _, f := range m.Features {
 		if f != CachedReads && !other.Has(f) {
@@ -56,46 +56,46 @@ func (m Machine) Within(other Machine) bool {
 	return m.Limits.Shared <= other.Limits.Shared && m.Limits.Invocations <= other.Limits.Invocations
 }
 
-// Binary is a kernel's code for a machine of blocks: a module, and what is run of it.
+// Binary is a kernel's code for a machine of blocks: a module and its entry points.
 //
-// A launch is given the address of its argument block, 64-bit words in the order: the address of each operand, the
-// value of each dimension, the address of the launch's scratch, the address of a Report. The address is the one push
-// constant. Scratch and operands begin at multiples of 64 bytes; an operand without bytes may have any address.
+// The only push constant of a launch is the address of its argument block, which has 64-bit words in this order: the
+// address of each operand, the value of each dimension, the address of the launch's scratch, and the address of a
+// Report. Scratch and operands begin at multiples of 64 bytes; an empty operand may have any address.
 type Binary struct {
 	Words []uint32 // SPIR-V
-	// in the order in which they run: each begins when the one before it has ended, and sees what it wrote
+	// Entries run in order: each begins after the one before it has ended, and sees its writes.
 	Entries []Entry
 }
 
-// RowBlocks is the blocks of a row of an entry's grid: block b is dispatched at x = b mod RowBlocks, y = b / RowBlocks.
-// Entries return at once in the blocks past their number that the last row has.
+// RowBlocks is the number of blocks in a row of an entry's grid: block b is dispatched at x = b mod RowBlocks and
+// y = b / RowBlocks. Blocks of the last row beyond the entry's number return at once.
 const RowBlocks = 1 << 15
 
 // Entry is one entry point of a Binary.
 type Entry struct {
 	Name    string
 	Threads int64 // of a block
-	Shared  int64 // bytes that the threads of a block share
+	Shared  int64 // bytes of a block's shared memory
 }
 
-// Report is where the threads of a launch tell of a value that failed its check: four words, all zero until one did.
-// Word 0 is the number of the check, from 1 on; the others are the value, and the least and the greatest that may be.
-// One thread of those that failed writes it.
+// Report is memory in which a launch reports a value that failed its check: four words, which are zero before. Word 0
+// is the number of the check, from 1 on; the others are the value, and the least and the greatest allowed value. One of
+// the threads whose checks failed writes it.
 type Report [4]uint64
 
-// Blocks is a Kernel for a machine of blocks, whose Run does nothing but return an error: a device runs its Binary. Its
-// Scratch is what one launch of all blocks needs of the device's memory, its Tiles the blocks of all entries.
+// Blocks is a Kernel for a machine of blocks. Its Run returns an error: a device runs its Binary. Its Scratch is the
+// device memory for one launch of all blocks, and its Tiles the number of blocks of all entries.
 type Blocks interface {
 	Kernel
 	Binary() *Binary
-	// Grid puts into blocks, which has a place for each entry, how many blocks of it are run for these dimensions.
+	// Grid sets blocks, which has an element for each entry, to the entries' numbers of blocks for some dimensions.
 	Grid(dims, blocks []int64) error
-	// Failed is the error that a report tells of; nil for one that is all zero.
+	// Failed returns the error of a report; nil for a report of zeros.
 	Failed(r Report) error
 }
 
-// SharedBits is how many bits an element of so many takes in memory that a block shares: a machine without narrow
-// integers has it in wider ones.
+// SharedBits returns the number of bits that an element of a number of bits takes in shared memory: more if the machine
+// does not have integers so narrow.
 func (m Machine) SharedBits(bits int) int {
 	switch {
 	case bits <= 8 && m.Has(Int8):

@@ -15,23 +15,23 @@ const (
 	AMD64Name    = "amd64"    // machine code
 )
 
-// Native is the choice of the highest level that the processor has.
+// Native is the name by which a user chooses the host's highest level.
 const Native = "native"
 
-// level is a set of processors for which code is written: those that have its features.
+// level is a set of features for which code is generated, as a number of processors have them.
 type level struct {
-	name      string // as the user chooses it
-	after     string // the level whose features it has besides; "" for the first
-	needs     []string
-	bytes     int // of a vector register
-	registers int // for vectors
+	name      string   // by which the user chooses it
+	after     string   // the level whose features it includes; "" for the first
+	needs     []string // its other features
+	bytes     int      // of a vector register
+	registers int      // number of vector registers
 	dot       Dot
 	tile      Tile
-	amd       Tile // where the maker is AMD
+	amd       Tile // the tile for processors by AMD
 }
 
-// levels are those of amd64, the better ones later. Their tiles are the fastest measured ones on processors that have
-// two units for products: all but a few of the registers hold sums.
+// levels are the levels of amd64, better ones later. Their tiles are the fastest on processors with two units for
+// products: sums fill all but a few registers.
 var levels = []level{
 	{"avx2", "", []string{"avx2", "bmi1", "bmi2", "f16c", "fma", "lzcnt", "popcnt"}, 32, 16, Dot{Bytes: 2}, Tile{6, 16},
 		Tile{6, 16}},
@@ -44,7 +44,7 @@ var levels = []level{
 		Tile{8, 48}},
 }
 
-// Levels are the names that Select takes, the least first.
+// Levels returns the names that Select takes, the lowest level first.
 func Levels() []string {
 	names := []string{PortableName}
 	for _, l := range levels {
@@ -53,21 +53,21 @@ func Levels() []string {
 	return append(names, Native)
 }
 
-// Portable is the machine that portable code is scheduled for: any.
+// Portable returns the machine for portable code, which runs on any processor.
 func Portable(threads int) Machine {
 	return Machine{Name: PortableName, Arch: runtime.GOARCH, CPU: PortableName, VectorBytes: 16, Threads: threads,
 		Limits: limits(anyCache, 0)}
 }
 
-// anyCache stands for caches that are not known.
+// anyCache is the assumed sizes in bytes of unknown caches: L1, L2, L3.
 var anyCache = [3]int64{32 << 10, 1 << 20, 8 << 20}
 
-// limits are those of code for processors.
+// limits returns the limits of code for a processor with some caches, and a number of vector registers.
 func limits(cache [3]int64, registers int) Limits {
 	return Limits{Scratch: 7 << 20, Registers: int64(registers), Operands: 48, Values: 96, L1: cache[0], L2: cache[1]}
 }
 
-// Host is the machine that the process runs on, at the highest level that it has.
+// Host returns the machine on which the process runs, at its highest level.
 func Host(threads int) Machine {
 	for i := len(levels) - 1; i >= 0; i-- {
 		if len(lacks(levels[i].name, host.Features)) == 0 {
@@ -79,8 +79,8 @@ func Host(threads int) Machine {
 	return Portable(threads)
 }
 
-// Select is the machine of a level, as the user named it: native, or "", is the host as it is. A level that the host
-// has not is ErrUnsupported, and the error lists what the host lacks.
+// Select returns the machine of a level that the user named; Native or "" is the host. If the host does not have the
+// level, the error is ErrUnsupported and lists the missing features.
 func Select(cpu string, threads int) (Machine, error) {
 	if cpu == "" || cpu == Native {
 		return Host(threads), nil
@@ -92,13 +92,13 @@ func Select(cpu string, threads int) (Machine, error) {
 	if missing := m.Lacks(); len(missing) > 0 {
 		return Machine{}, diag.Unsupportedf("code for %s: this processor (%s) has no %s", cpu, Description(),
 			strings.Join(missing, ", ")).
-			WithFix("--cpu native takes the best that it has: %s", Host(threads).CPU)
+			WithFix("--cpu native chooses its best level: %s", Host(threads).CPU)
 	}
 	return m, nil
 }
 
-// For is a machine of a level whether or not the host has it: what is not known of it, such as its caches, is taken to
-// be as the host's.
+// For returns the machine of a level, whether or not the host has it. Unknown properties, such as its caches, are the
+// host's. An unknown level is ErrUnsupported.
 func For(cpu string, threads int) (Machine, error) {
 	if cpu == "" || cpu == Native {
 		return Host(threads), nil
@@ -127,9 +127,9 @@ func Assumed(cpu string, threads int) (Machine, error) {
 	return m, err
 }
 
-// Known is the machine that a file describes, as far as a file may be believed: its level, whose features it then has
-// and no more, which of the level's tiles it was made for, whether it multiplies bf16, and its threads. It is false for
-// what no machine here is like.
+// Known returns the machine that a file describes, reduced to the properties that a file may decide: its level, with
+// exactly that level's features, the choice between the level's tiles, whether it multiplies bf16, and its threads. ok
+// is false if there is no such machine.
 func (m Machine) Known() (known Machine, ok bool) {
 	for _, l := range levels {
 		if m.Name == AMD64Name && m.CPU == l.name && (m.Tile == l.tile || m.Tile == l.amd) && m.Threads >= 1 {
@@ -142,7 +142,7 @@ func (m Machine) Known() (known Machine, ok bool) {
 	return m, false
 }
 
-// machine is a machine of the level with no feature beyond it.
+// machine returns a machine with exactly the level's features.
 func (l *level) machine(threads int) Machine {
 	m := Machine{Name: AMD64Name, Arch: "amd64", CPU: l.name, Features: needs(l.name), VectorBytes: l.bytes, Dot: l.dot,
 		Tile: l.tile, Threads: threads, Limits: limits(host.Cache, l.registers)}
@@ -152,8 +152,7 @@ func (l *level) machine(threads int) Machine {
 	return m
 }
 
-// needs are the features that a level has, those of the levels below it included, sorted; none for a name that is no
-// level's.
+// needs returns the features of a level, with those of the levels that it includes, sorted; nil for an unknown level.
 func needs(cpu string) []string {
 	for _, l := range levels {
 		if l.name == cpu {
@@ -165,24 +164,24 @@ func needs(cpu string) []string {
 	return nil
 }
 
-// lacks are the features of a level that are not among those given.
+// lacks returns the features of a level that are not among features.
 func lacks(cpu string, features []string) []string {
 	return slices.DeleteFunc(needs(cpu), func(f string) bool { return slices.Contains(features, f) })
 }
 
-// Halves reports whether the machine does an operation on one of its vectors in two halves, so that vectors half as
-// long take half the time: as far as AMD's first processors with AVX-512 do.
+// Halves reports whether the machine processes a vector in two halves, so that vectors of half the length take half the
+// time, as AMD's first processors with AVX-512 do. It is true for all machines with AVX-512 and AMD's tile.
 func (m Machine) Halves() bool {
 	return slices.ContainsFunc(levels, func(l level) bool { return m.CPU == l.name && l.bytes == 64 && m.Tile == l.amd })
 }
 
-// BF16Faster reports whether the machine's instruction for products of bf16 takes less time than those of f32 that
-// stand for it.
+// BF16Faster reports whether the machine's instruction for products of bf16 takes less time than the same products in
+// f32.
 func (m Machine) BF16Faster() bool { return m.BF16Speed() > 1 }
 
-// BF16Speed is about how many products of bf16 the machine does in the time of one of f32: 2 on AMD's processors with
-// an instruction for them, 1 on others, where that instruction takes longer than those for f32. Tile registers do 14
-// times as many if their operands are in the nearest cache, and 4 times while another thread of the core is busy.
+// BF16Speed returns the approximate number of products of bf16 in the time of one of f32: 2 on AMD's processors with an
+// instruction for them; 1 on others, whose instruction takes longer; 4 with tile registers. These compute up to 14
+// times as many if their operands are in the first-level cache, and 4 times while another thread of the core is busy.
 func (m Machine) BF16Speed() float64 {
 	switch {
 	case m.Has("amxbf16"):
@@ -193,7 +192,8 @@ func (m Machine) BF16Speed() float64 {
 	return 1
 }
 
-// Lacks lists what the host has not and code for the machine needs, sorted: features, or the architecture.
+// Lacks returns the features that code for the machine needs and the host does not have, sorted; or the architecture,
+// if the host has another.
 func (m Machine) Lacks() []string {
 	if m.Name == AMD64Name && host.Arch != "amd64" {
 		return []string{m.Arch}
@@ -204,24 +204,24 @@ func (m Machine) Lacks() []string {
 // Has reports whether code for the machine may use a feature.
 func (m Machine) Has(feature string) bool { return slices.Contains(m.Features, feature) }
 
-// processor is what was found out about the host.
+// processor describes the host.
 type processor struct {
 	Arch     string
-	Vendor   string // as the processor spells it; "" if it does not tell
+	Vendor   string // as the processor reports it; "" if unknown
 	Name     string
-	Features []string // sorted; those whose registers the system does not save are left out
-	Cache    [3]int64 // of one core; what is not known is anyCache's
+	Features []string // sorted, without those whose registers the system does not save
+	Cache    [3]int64 // of one core; unknown sizes are anyCache's
 }
 
-// amd is AMD's spelling of its name.
+// amd is the vendor that AMD's processors report.
 const amd = "AuthenticAMD"
 
 var host = detect()
 
-// Features lists the features of the host that code could use, sorted.
+// Features returns the features of the host that code could use, sorted.
 func Features() []string { return slices.Clone(host.Features) }
 
-// Missing is what the host lacks for each level that it has not.
+// Missing returns the features that the host lacks, for each level that it does not have.
 func Missing() map[string][]string {
 	all := map[string][]string{}
 	for _, l := range levels {
@@ -232,7 +232,7 @@ func Missing() map[string][]string {
 	return all
 }
 
-// Description is the host's processor in words.
+// Description returns the name of the host's processor, or else its architecture and vendor.
 func Description() string {
 	switch {
 	case host.Name != "":
@@ -243,5 +243,5 @@ func Description() string {
 	return host.Arch
 }
 
-// HostCache is the sizes of the host's caches in bytes: L1 for data, L2, L3; assumed if it does not tell.
+// HostCache returns the sizes of the host's caches in bytes: L1 for data, L2, L3. Unknown sizes are assumed.
 func HostCache() [3]int64 { return host.Cache }

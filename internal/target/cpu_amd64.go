@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// cpuid asks the processor about itself.
+// cpuid runs the CPUID instruction.
 func cpuid(leaf, subleaf uint32) (eax, ebx, ecx, edx uint32)
 
-// detect asks the processor, and the system, which must save the registers that features have.
+// detect describes the processor, with the features whose registers the system saves.
 func detect() processor {
 	x := &cpu.X86
 	tiles := x.HasAMXTile && allowTiles()
@@ -42,17 +42,17 @@ func detect() processor {
 	return p
 }
 
-// registers is the text that registers hold.
+// registers returns the string in the bytes of registers.
 func registers(values ...uint32) string {
-	var text []byte
+	var data []byte
 	for _, v := range values {
-		text = binary.LittleEndian.AppendUint32(text, v)
+		data = binary.LittleEndian.AppendUint32(data, v)
 	}
-	return string(text)
+	return string(data)
 }
 
-// caches reads the sizes from the leaf that lists caches, which AMD numbers otherwise than Intel does; what does not
-// lie between 4 KiB and 4 GiB is what some virtual machine made up.
+// caches returns the sizes of caches from the CPUID leaf that lists them, whose number depends on the vendor. It
+// ignores sizes outside of 4 KiB to 4 GiB, which some virtual machines report.
 func caches(vendor string, last uint32) [3]int64 {
 	sizes := anyCache
 	leaf := uint32(4)

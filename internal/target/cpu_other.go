@@ -4,5 +4,5 @@ package target
 
 import "runtime"
 
-// detect knows the processors of amd64 only.
+// detect knows only the architecture: features are detected on amd64 only.
 func detect() processor { return processor{Arch: runtime.GOARCH, Cache: anyCache} }

@@ -11,6 +11,7 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
+// TestHost: the host's machine has the threads asked for, lacks none of its features, and has plausible caches.
 func TestHost(t *testing.T) {
 	m := Host(3)
 	t.Logf("%s: %+v", Description(), m)
@@ -28,8 +29,8 @@ func TestHost(t *testing.T) {
 	}
 }
 
-// TestSelect: on a processor that has the features given, each name is the machine it should be, or an error of the
-// kind.
+// TestSelect: on processors with various features, each name selects the wanted level, tile and width of vectors, or is
+// an error of the wanted kind.
 func TestSelect(t *testing.T) {
 	before := host
 	defer func() { host = before }()

@@ -9,11 +9,10 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// profiles are machines of blocks that may be compiled for though no such device is here. Shared bytes are of the
-// devices' documentation; a thread's private bytes are what leaves a processor enough threads to hide how long memory
-// takes.
+// profiles are machines of blocks for which code can be generated without the device. Shared bytes are those of the
+// devices' documentation; a thread's private bytes leave enough resident threads to hide the latency of memory.
 var profiles = map[string]Machine{
-	// What every implementation of Vulkan 1.2 that has addresses of buffers must have.
+	// The guarantees of Vulkan 1.2 with addresses of buffers.
 	"minimum": Vulkan(Limits{}, PhysicalAddress),
 	"mobile": Vulkan(Limits{Shared: 16384, Invocations: 256, Subgroup: 16, Private: 256},
 		PhysicalAddress, Int8, Int16, Int64, Float16, Storage8, Storage16),
@@ -24,19 +23,20 @@ var profiles = map[string]Machine{
 		PhysicalAddress, Int8, Int16, Int64, Float16, Float64, Storage8, Storage16, Dot8),
 }
 
-// Profiles are the names that ParseLimits takes.
+// Profiles returns the names of profiles, sorted.
 func Profiles() []string { return slices.Sorted(maps.Keys(profiles)) }
 
-// blockFeatures are the features that a text may name.
+// blockFeatures are the features that a user or a file may name.
 var blockFeatures = []string{Int8, Int16, Int64, Float16, Float64, Storage8, Storage16, Dot8, PhysicalAddress,
 	KeepsSpecial, KeepsSubnormal, CachedReads, Fused}
 
-// mostLimit is the largest limit that a text may name: sums of a few of them stay far from overflow.
+// mostLimit is the largest limit that a user or a file may name: sums of a few do not overflow.
 const mostLimit = 1 << 40
 
-// ParseLimits reads a machine of blocks: words with commas between them, from left to right. A profile's name stands
-// for all that it has, shared=16384, invocations=128, subgroup=32 and private=256 for one limit, a feature's name adds
-// that feature, and -feature takes it away. It begins at "minimum".
+// ParseLimits parses a machine of blocks: words separated by commas, each of which changes the machine, which is the
+// profile "minimum" at first. A profile's name sets all limits and features; shared=16384, invocations=128, subgroup=32
+// and private=256 set one limit; a feature's name adds the feature, and -feature removes it. Malformed words are
+// ErrInput; a machine without PhysicalAddress is ErrUnsupported.
 func ParseLimits(source string) (Machine, error) {
 	m := profiles["minimum"]
 	features := slices.Clone(m.Features)
@@ -74,7 +74,8 @@ func ParseLimits(source string) (Machine, error) {
 	return Vulkan(m.Limits, features...), nil
 }
 
-// KnownBlocks is a machine of blocks as a file has it, with nothing that no device could have.
+// KnownBlocks returns the machine of blocks that a file describes, with only the properties of such machines. It
+// returns an error for unknown features, and for limits that no device can have.
 func (m Machine) KnownBlocks() (Machine, error) {
 	for _, f := range m.Features {
 		if !slices.Contains(blockFeatures, f) {

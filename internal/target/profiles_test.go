@@ -7,6 +7,7 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
+// TestParseLimits: words change limits and features from left to right, and malformed ones are errors.
 func TestParseLimits(t *testing.T) {
 	m, err := ParseLimits("desktop, shared=1000,-float64,cached-reads")
 	if err != nil {

@@ -2,5 +2,5 @@
 
 package target
 
-// allowTiles reports whether tile registers may be used: nothing is known of how other systems permit it.
+// allowTiles returns false: how other systems permit the use of tile registers is not known.
 func allowTiles() bool { return false }

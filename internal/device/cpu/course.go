@@ -6,21 +6,20 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// apart is what the tiles of a stage take, on one worker, for them to be handed over: about three times what a stage
-// costs more on several workers.
-const apart = 3 * time.Microsecond
+// stageWorth is the least time of a stage's tiles on one worker for which several workers pay: about three times the
+// cost of dividing a stage.
+const stageWorth = 3 * time.Microsecond
 
-// part is the tiles of a stage that one worker does. A worker has the same in each step, so that it finds what they
-// read in its processor's caches.
-type part struct {
+// quota is the tiles of a stage that one worker runs. A worker has the same tiles in each step, so that their operands
+// are in its processor's caches.
+type quota struct {
 	from, to int64
-	tile     float64 // nanoseconds that one takes
-	given    bool    // to the worker
+	tile     float64 // estimated nanoseconds of a tile
+	given    bool    // the worker accepted it
 	_        [39]byte
 }
 
-// follow does the tiles of a job that has a course, stage by stage: each by the whole team where that is expected to
-// pay.
+// follow runs the tiles of a job with a course, stage by stage, each on the entire team if that is expected to pay.
 func (t *Team) follow(before *job, scratch [][]byte) error {
 	j := t.job
 	if len(j.stages) != len(j.Course.Stages) {
@@ -29,9 +28,9 @@ func (t *Team) follow(before *job, scratch [][]byte) error {
 	t.scratch, t.err, t.staged, t.wake = scratch, nil, true, false
 	defer func() { t.staged = false }()
 	if t.width > 1 {
-		whole := j.handed()
-		t.foresee(before, whole)
-		if t.wake = whole >= waken; t.wake {
+		total := j.handed()
+		t.foresee(before, total)
+		if t.wake = total >= waken; t.wake {
 			t.gather()
 		}
 	}
@@ -45,7 +44,7 @@ func (t *Team) follow(before *job, scratch [][]byte) error {
 			return err
 		}
 		first += n
-		return t.breathe()
+		return t.betweenStages()
 	}
 	c := j.Course
 	for i := 0; i < c.First; i++ {
@@ -68,11 +67,11 @@ func (t *Team) follow(before *job, scratch [][]byte) error {
 	return nil
 }
 
-// handed is how long the stages take, on one worker, that are worth handing over.
+// handed returns the estimated time on one worker of the stages for which several workers pay.
 func (j *job) handed() time.Duration {
 	sum := 0.0
 	for i, n := range j.Course.Stages {
-		if took := j.stages[i].tile() * float64(n); n > 1 && took >= float64(apart) {
+		if took := j.stages[i].tile() * float64(n); n > 1 && took >= float64(stageWorth) {
 			if i >= j.Course.First && i < j.Course.End {
 				took *= float64(j.Course.Steps)
 			}
@@ -82,9 +81,9 @@ func (j *job) handed() time.Duration {
 	return time.Duration(min(sum, 1e18))
 }
 
-// breathe is where a run that follows a course, between two stages, ends if it must and lets others compute. Helpers
-// that it has given up come back when there are places.
-func (t *Team) breathe() error {
+// betweenStages pauses a run that follows a course: it returns ErrStopped if the run must end, and lets others compute.
+// It gets helpers back that the team gave up, if there are places.
+func (t *Team) betweenStages() error {
 	if t.ran <= slice && pool.waiting.Load() == 0 {
 		return nil
 	}
@@ -97,9 +96,9 @@ func (t *Team) breathe() error {
 	return nil
 }
 
-// stage does n tiles from the one numbered first on.
+// stage runs the n tiles of a stage from number first on.
 func (t *Team) stage(p *pace, first, n int64) error {
-	if p.tile() == 0 { // one tile tells whether there is work for helpers
+	if p.tile() == 0 { // the time of one tile shows whether helpers pay
 		if t.alone(p, first, 1); t.err != nil || n == 1 {
 			return t.err
 		}
@@ -107,51 +106,51 @@ func (t *Team) stage(p *pace, first, n int64) error {
 	}
 	tile := p.tile()
 	workers := int64(1)
-	if n > 1 && tile*float64(n) >= float64(apart) {
+	if n > 1 && tile*float64(n) >= float64(stageWorth) {
 		workers = min(n, int64(1+len(t.helpers)))
 	}
 	if workers == 1 {
 		t.alone(p, first, n)
 		return t.err
 	}
-	if int64(len(t.parts)) < workers {
-		t.parts = make([]part, max(workers, int64(t.width)))
+	if int64(len(t.quotas)) < workers {
+		t.quotas = make([]quota, max(workers, int64(t.width)))
 	}
 	for w := int64(1); w < workers; w++ {
-		t.parts[w] = part{from: first + n*w/workers, to: first + n*(w+1)/workers, tile: tile}
-		t.parts[w].given = t.helpers[w-1].offer(t, t.wake)
+		t.quotas[w] = quota{from: first + n*w/workers, to: first + n*(w+1)/workers, tile: tile}
+		t.quotas[w].given = t.helpers[w-1].offer(t, t.wake)
 	}
 	t.alone(p, first, n/workers)
 	for w := int64(1); w < workers; w++ {
-		if !t.parts[w].given || !t.helpers[w-1].finish() { // it sleeps, or has not begun
-			t.part(0, &t.parts[w])
+		if !t.quotas[w].given || !t.helpers[w-1].finish() { // the helper is parked, or has not begun
+			t.runQuota(0, &t.quotas[w])
 		}
 	}
 	t.shared = time.Now()
 	return t.err
 }
 
-// alone does tiles of a stage on worker 0, and takes note of how long they took.
+// alone runs tiles of a stage on worker 0, and records their time.
 func (t *Team) alone(p *pace, first, n int64) {
 	begin := time.Now()
-	t.part(0, &part{from: first, to: first + n, tile: p.tile()})
+	t.runQuota(0, &quota{from: first, to: first + n, tile: p.tile()})
 	took := time.Since(begin)
 	p.learn(n, took)
 	t.ran += took
 }
 
-// part does a worker's part, in pieces that are not too long.
-func (t *Team) part(worker int, p *part) {
-	piece := p.to - p.from
-	if p.tile*float64(piece) > float64(large) {
-		piece = max(1, int64(float64(large)/p.tile))
+// runQuota runs a worker's quota, in pieces of at most the time large.
+func (t *Team) runQuota(worker int, q *quota) {
+	piece := q.to - q.from
+	if q.tile*float64(piece) > float64(large) {
+		piece = max(1, int64(float64(large)/q.tile))
 	}
-	for from := p.from; from < p.to; from += piece {
-		if err := t.job.run(from, min(from+piece, p.to), t.scratch[worker]); err != nil {
+	for from := q.from; from < q.to; from += piece {
+		if err := t.job.run(from, min(from+piece, q.to), t.scratch[worker]); err != nil {
 			t.fail(from, err)
 			return
 		}
-		if worker == 0 && from+piece < p.to && t.stop.Ended() {
+		if worker == 0 && from+piece < q.to && t.stop.Ended() {
 			t.fail(from, target.ErrStopped)
 			return
 		}

@@ -13,7 +13,8 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// ordered is a kernel that finds out whether its tiles come in the order of its course.
+// ordered is a kernel that counts its tiles, and the tiles that begin before those of the three stages before have
+// ended.
 type ordered struct {
 	target.Kernel
 	course *target.Course
@@ -26,6 +27,7 @@ type ordered struct {
 	wrong  atomic.Int32
 }
 
+// newOrdered returns an ordered kernel with a course, each of whose tiles takes a time.
 func newOrdered(c *target.Course, tile time.Duration) *ordered {
 	k := &ordered{course: c, tile: tile, fail: -1}
 	add := func(i int) {
@@ -67,8 +69,8 @@ func (k *ordered) Run(_ *target.Args, begin, end int64, _ []byte) error {
 	return nil
 }
 
-// TestCourse: whatever the stages, the width and how many runs there are at once, each tile is done once, and after all
-// those of the stages before.
+// TestCourse: for random stages and widths, in concurrent runs, each tile runs once, and after all tiles of earlier
+// stages.
 func TestCourse(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
 	var runs sync.WaitGroup
@@ -89,7 +91,7 @@ func TestCourse(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				for range 3 { // the first one does not know how long tiles take
+				for range 3 { // the first time, the time of tiles is unknown
 					k := newOrdered(c, tile)
 					job.Kernel, job.Tiles = k, int64(len(k.stage))
 					if err := team.Launch(&job, scratches(4)); err != nil {
@@ -115,7 +117,7 @@ func TestCourse(t *testing.T) {
 	}
 }
 
-// TestCourseAsleep: what is not worth waking helpers for is done without them.
+// TestCourseAsleep: a course that is too short to wake parked helpers for runs without them.
 func TestCourseAsleep(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
 	c := &target.Course{Stages: []int64{2}, End: 1, Steps: 3}
@@ -145,7 +147,7 @@ func TestCourseAsleep(t *testing.T) {
 	}
 }
 
-// TestCourseEnds: an error of a tile, and Stop, end a course.
+// TestCourseEnds: a course ends after an error of a tile, of whose later stages none begins, and after Stop.
 func TestCourseEnds(t *testing.T) {
 	c := &target.Course{Stages: []int64{1, 8, 2, 1}, First: 1, End: 3, Steps: 1000}
 	var team Team
@@ -184,7 +186,7 @@ func TestCourseEnds(t *testing.T) {
 	}
 }
 
-// BenchmarkStages is what a stage on two workers costs beyond half of what it takes on one.
+// BenchmarkStages measures the additional time of a stage on two workers, over half of the time on one.
 func BenchmarkStages(b *testing.B) {
 	if runtime.GOMAXPROCS(0) < 2 {
 		b.Skip("one processor")

@@ -1,14 +1,14 @@
 // Package cpu runs kernels on the machine's processors.
 //
-// All runs of the process share one pool. It has as many places as GOMAXPROCS, and whoever computes holds one: a run
-// holds a place for its own goroutine, and one for each helper that it has besides. When all are taken, the next run
-// waits, the one that has waited longest gets the first place that is given up, runs that have helpers give these up,
-// and a run that has had its turn goes to the end of the queue. So the process never has more goroutines that compute
-// than processors, and other goroutines find theirs free before long.
+// All runs of the process share one pool. It has as many places as GOMAXPROCS, and each goroutine that computes holds
+// one: a run holds a place for its own goroutine, and one for each of its helpers. If all are taken, the next run
+// waits. Then runs give up their helpers, a run whose turn is over goes to the end of the queue, and the run that has
+// waited longest gets the next free place. So the process never has more goroutines that compute than processors, and
+// other goroutines soon get a processor.
 //
-// A helper waits for work by spinning, for a bounded time, in Go code that the collector can stop; then it parks. Work
-// is handed over to one that spins in less than a microsecond. A launch goes to helpers only if that is expected to
-// pay, by what it took before.
+// A helper waits for work by spinning, for a bounded time, in Go code that the collector can stop; then it parks. A
+// spinning helper takes work within a microsecond. A launch goes to helpers only if that is expected to pay, by its
+// earlier times.
 package cpu
 
 import (
@@ -22,32 +22,32 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// What the pool goes by.
+// The times by which the pool decides.
 const (
-	spin  = 50 * time.Microsecond  // how long a helper waits for work before it parks
-	slice = time.Millisecond       // about how long a run computes before it lets others do something
-	turn  = 10 * time.Millisecond  // how long it keeps its place while others wait for one
-	worth = 8 * time.Microsecond   // a launch that takes less is not handed over
-	waken = 60 * time.Microsecond  // and no helper is woken for one that takes less than this
-	small = 10 * time.Microsecond  // pieces of work are no smaller than this
-	large = 500 * time.Microsecond // and no larger, unless a single tile is
+	spin  = 50 * time.Microsecond  // a helper spins so long before it parks
+	slice = time.Millisecond       // a run computes about so long before it yields its processor
+	turn  = 10 * time.Millisecond  // a run keeps its place so long while others wait
+	worth = 8 * time.Microsecond   // the least time of a launch that is divided among workers
+	waken = 60 * time.Microsecond  // the least time of a launch for which helpers are woken
+	small = 10 * time.Microsecond  // the least time of a piece of work
+	large = 500 * time.Microsecond // the most time of a piece of several tiles
 )
 
-// Host is the machine's processors, as the executor is given them.
+// Host is the machine's processors, for the executor.
 type Host struct{}
 
-// NewTeam makes the workers of a call.
+// NewTeam returns the workers of a call.
 func (Host) NewTeam() device.Team { return new(Team) }
 
-// job is a launch, and what is known of it from its earlier runs.
+// job is a launch, with the times of its earlier runs.
 type job struct {
 	*device.Job
 	pace
 	stages []pace        // of a course
-	soon   time.Duration // from the end of this launch to one that is worth waking helpers for, last time; 0 is never
+	soon   time.Duration // last time, from the end of this launch to the next for which helpers are woken; 0: none
 }
 
-// known is what the team remembers of a job, which is nothing at first.
+// known returns the job of a launch, which is a new one at first.
 func known(j *device.Job) *job {
 	k, _ := j.Known.(*job)
 	if k == nil || k.Job != j {
@@ -57,29 +57,29 @@ func known(j *device.Job) *job {
 	return k
 }
 
-// pace is the nanoseconds that a tile takes, the bits of a float64; 0 is not known.
+// pace is the estimated nanoseconds of a tile, as the bits of a float64; 0 is unknown.
 type pace struct{ atomic.Uint64 }
 
-// learn takes note of how long some tiles took. What took longer than before may have been disturbed, and counts less.
+// learn records the time of some tiles. Longer times than before may come from a disturbance, and count less.
 func (p *pace) learn(tiles int64, took time.Duration) {
 	now, before := max(float64(took)/float64(tiles), 1e-3), p.tile()
 	if before > 0 && now > before {
 		now = before + (now-before)/4
 	}
-	if math.Abs(now-before) > before/16 { // others read it
+	if math.Abs(now-before) > before/16 { // small changes are not worth a write that other processors see
 		p.Store(math.Float64bits(now))
 	}
 }
 
-// tile is the nanoseconds that a tile takes; 0 if it is not known.
+// tile returns the estimated nanoseconds of a tile; 0 if unknown.
 func (p *pace) tile() float64 { return math.Float64frombits(p.Load()) }
 
-// piece is how many of the tiles that are left in a span should be taken at once: half of them where others may want
-// some, but neither too small a piece nor too large a one.
+// piece returns the number of tiles to take at once of those left in a range: half of them if others may take some, but
+// neither too few nor too many.
 func (j *job) piece(left int64, shared bool) int64 {
 	tile, share := j.tile(), float64(left)
 	if tile == 0 {
-		return 1 // which tells how long one takes
+		return 1 // to learn its time
 	}
 	if shared {
 		share = max(share/2, float64(small)/tile)
@@ -95,12 +95,12 @@ func (j *job) piece(left int64, shared bool) int64 {
 	return max(1, int64(share))
 }
 
-// span is the tiles that a worker does unless others are done before it: with as many spans as workers, in the order of
-// both, a worker finds in its processor's caches what it made in the launch before.
-type span struct {
-	next atomic.Int64 // the first tile that nobody took
+// tileRange is the tiles that a worker runs, unless others finish theirs earlier and take some. Worker i has the i-th
+// range in each launch, so that results of the launch before are in its processor's caches.
+type tileRange struct {
+	next atomic.Int64 // the first tile that is not taken
 	end  int64
-	_    [48]byte // the next one lies in another line of the cache
+	_    [48]byte // the next range is in another cache line
 }
 
 // Team is the workers of one run: worker 0 is the goroutine that entered.
@@ -111,22 +111,22 @@ type Team struct {
 	inside  bool        // it has a place
 	since   time.Time   // when the turn began; zero if no slice of it is over
 	ran     time.Duration
-	queue             // what waiting for a place needs
-	job     *job      // being done, or else the last one
-	shared  time.Time // when helpers last had work
-	scratch [][]byte  // of the workers
-	spans   []span    // of the workers
-	parts   []part    // of the workers, of a stage
-	staged  bool      // what helpers are offered is a part
-	wake    bool      // and is worth waking them for
+	queue               // for waiting for a place
+	job     *job        // the present one, or else the last one
+	shared  time.Time   // when helpers last had work
+	scratch [][]byte    // of each worker
+	ranges  []tileRange // of each worker
+	quotas  []quota     // of each worker, for a stage
+	staged  bool        // helpers are offered a quota
+	wake    bool        // parked helpers are woken for it
 
 	failed sync.Mutex
 	err    error
 	errAt  int64
 }
 
-// Enter takes a place in the pool for a run of at most width workers; it waits where all are taken, until stop. Helpers
-// join, as far as there are places, when there is work for them.
+// Enter takes a place in the pool for a run of at most width workers. If all places are taken, it waits until one is
+// free, or returns ErrStopped at stop. Helpers join when there is work for them, as far as there are places.
 func (t *Team) Enter(width int, stop target.Stop) error {
 	t.stop, t.width, t.job, t.ran = stop, width, nil, 0
 	return t.enter()
@@ -148,15 +148,15 @@ func (t *Team) Launch(launch *device.Job, scratch [][]byte) error {
 	if j.Course != nil {
 		return t.follow(before, scratch)
 	}
-	whole := waken // a first time is worth waking helpers: a tile may take long
+	total := waken // the first time, helpers are woken: a tile may take long
 	if tile := j.tile(); tile > 0 {
-		whole = time.Duration(min(tile*float64(j.Tiles), 1e18))
+		total = time.Duration(min(tile*float64(j.Tiles), 1e18))
 		if t.width > 1 {
-			t.foresee(before, whole)
+			t.foresee(before, total)
 		}
 	}
-	if whole < worth {
-		t.ran += whole
+	if total < worth {
+		t.ran += total
 		return j.run(0, j.Tiles, scratch[0])
 	}
 	t.scratch, t.err = scratch, nil
@@ -164,14 +164,14 @@ func (t *Team) Launch(launch *device.Job, scratch [][]byte) error {
 		t.gather()
 	}
 	t.divide(j.Tiles)
-	if workers := len(t.spans); workers > 1 {
-		wake := whole >= waken || time.Since(t.shared) < spin
+	if workers := len(t.ranges); workers > 1 {
+		wake := total >= waken || time.Since(t.shared) < spin
 		for _, h := range t.helpers {
 			h.offer(t, wake)
 		}
 	}
 	t.do(0)
-	if len(t.spans) > 1 {
+	if len(t.ranges) > 1 {
 		for _, h := range t.helpers {
 			h.finish()
 		}
@@ -180,22 +180,22 @@ func (t *Team) Launch(launch *device.Job, scratch [][]byte) error {
 	return t.err
 }
 
-// foresee remembers, with the launch before this one, how long it is until helpers are worth waking, and wakes them
-// where that is soon, so that they are awake by then.
-func (t *Team) foresee(before *job, whole time.Duration) {
+// foresee records with the launch before this one the time until the next launch for which helpers are woken. It wakes
+// helpers early if this launch is not such a one, but the next is soon. total is the launch's estimated time.
+func (t *Team) foresee(before *job, total time.Duration) {
 	j := t.job
-	wide := whole >= waken && j.Tiles > 1
+	wide := total >= waken && j.Tiles > 1
 	if before != nil {
 		switch {
 		case wide:
 			before.soon = 1
 		case j.soon > 0:
-			before.soon = j.soon + whole
+			before.soon = j.soon + total
 		default:
 			before.soon = 0
 		}
 	}
-	if !wide && j.soon > 0 && j.soon+whole < waken+spin {
+	if !wide && j.soon > 0 && j.soon+total < waken+spin {
 		t.gather()
 		for _, h := range t.helpers {
 			h.rouse()
@@ -203,34 +203,34 @@ func (t *Team) foresee(before *job, whole time.Duration) {
 	}
 }
 
-// divide makes spans of the tiles, one for each worker.
+// divide divides the tiles into ranges, one for each worker.
 func (t *Team) divide(tiles int64) {
 	workers := 1
 	if tiles > 1 {
 		workers += len(t.helpers)
 	}
-	if cap(t.spans) < workers {
-		t.spans = make([]span, workers, max(workers, t.width))
+	if cap(t.ranges) < workers {
+		t.ranges = make([]tileRange, workers, max(workers, t.width))
 	}
-	t.spans = t.spans[:workers]
+	t.ranges = t.ranges[:workers]
 	first, each, more := int64(0), tiles/int64(workers), tiles%int64(workers)
-	for i := range t.spans {
-		t.spans[i].next.Store(first)
+	for i := range t.ranges {
+		t.ranges[i].next.Store(first)
 		if first += each; int64(i) < more {
 			first++
 		}
-		t.spans[i].end = first
+		t.ranges[i].end = first
 	}
 }
 
-// run does tiles [from, to). A panic of the kernel's, a fault of memory among them, is an error like its others: the
-// workers of a launch end it together.
+// run runs tiles [from, to). A panic of the kernel, or a memory fault, is returned as an error, so that the workers of
+// a launch end it together.
 func (j *job) run(from, to int64, scratch []byte) (err error) {
 	defer diag.Recover(&err, "running a kernel")
 	return j.Kernel.Run(&j.Args, from, to, scratch)
 }
 
-// do is work, after which the team can wait for its helpers whatever happened.
+// do is work that never panics: the team can then always wait for its helpers.
 func (t *Team) do(worker int) {
 	var err error
 	defer func() {
@@ -242,12 +242,12 @@ func (t *Team) do(worker int) {
 	t.work(worker)
 }
 
-// take takes tiles: of the worker's own span, and else of another's.
+// take takes tiles of the worker's own range, or else of another's; ok is false if all are taken.
 func (t *Team) take(worker int) (from, to int64, ok bool) {
-	for i := range t.spans {
-		s := &t.spans[(worker+i)%len(t.spans)]
+	for i := range t.ranges {
+		s := &t.ranges[(worker+i)%len(t.ranges)]
 		for at := s.next.Load(); at < s.end; at = s.next.Load() {
-			to := at + t.job.piece(s.end-at, len(t.spans) > 1)
+			to := at + t.job.piece(s.end-at, len(t.ranges) > 1)
 			if s.next.CompareAndSwap(at, to) {
 				return at, to, true
 			}
@@ -256,10 +256,10 @@ func (t *Team) take(worker int) (from, to int64, ok bool) {
 	return 0, 0, false
 }
 
-// work takes pieces until no tile is left.
+// work runs the worker's quota, or takes and runs pieces until no tile is left.
 func (t *Team) work(worker int) {
 	if t.staged {
-		t.part(worker, &t.parts[worker])
+		t.runQuota(worker, &t.quotas[worker])
 		return
 	}
 	j := t.job
@@ -285,20 +285,20 @@ func (t *Team) work(worker int) {
 			continue
 		}
 		if pool.waiting.Load() > 0 {
-			return // others want the place
+			return // other runs wait for the place
 		}
 		t.helpers[worker-1].yield(now)
 	}
 }
 
-// fail ends the job; of several errors that of the first tile counts.
+// fail records an error of tile at, and ends the job. Of several errors, that of the first tile is returned.
 func (t *Team) fail(at int64, err error) {
 	t.failed.Lock()
 	if t.err == nil || at < t.errAt {
 		t.err, t.errAt = err, at
 	}
 	t.failed.Unlock()
-	for i := range t.spans {
-		t.spans[i].next.Store(t.spans[i].end)
+	for i := range t.ranges {
+		t.ranges[i].next.Store(t.ranges[i].end)
 	}
 }

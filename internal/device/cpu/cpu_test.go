@@ -10,7 +10,7 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// slow is a kernel that embeds what it does not need, and takes a while for each tile.
+// slow is a kernel whose tiles take a time; only its Run may be called.
 type slow struct {
 	target.Kernel
 	tile time.Duration

@@ -12,8 +12,8 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// TestHandlerLatency reports how soon an HTTP handler of the process answers, without runs and with eight in flight. It
-// fails on errors only: how fast the machine is, and what else it does, it does not know.
+// TestHandlerLatency logs the latency of an HTTP handler of the process, without runs and with eight in flight. It
+// fails on errors only, since the speed and the load of the machine are unknown.
 func TestHandlerLatency(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok")) }))
 	defer server.Close()

@@ -14,11 +14,11 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// broken is a kernel that fails by a panic in one tile; the other workers wait there until it has, if meet says so.
+// broken is a kernel that panics on one worker while the others wait for that, or in one tile.
 type broken struct {
 	target.Kernel
 	tile  int64
-	only  int // the worker that fails; the first to reach the tile if it is negative
+	only  int // the worker that fails; if negative, the worker that runs the tile
 	meet  chan struct{}
 	fault func()
 }
@@ -37,7 +37,7 @@ func (k *broken) Run(_ *target.Args, begin, end int64, scratch []byte) error {
 	return nil
 }
 
-// faults are the ways in which a kernel fails that is not as it should be.
+// faults returns functions that panic in various ways, one of them by a memory fault.
 func faults(t *testing.T) map[string]func() {
 	var none []int
 	list := map[string]func(){
@@ -60,9 +60,8 @@ func faults(t *testing.T) map[string]func() {
 	return list
 }
 
-// TestPanics: a kernel that panics, or touches memory that may not be touched, on the run's own goroutine or on a
-// helper's, is an internal error of that launch. The launch ends, its team and those of other runs go on, and no place
-// is lost.
+// TestPanics: a panic or a memory fault of a kernel, on the run's own goroutine or on a helper's, is an internal error
+// of that launch. The launch ends, its team and those of other runs continue, and no place is lost.
 func TestPanics(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
 	defer diag.Faults(diag.Faults(true))
@@ -86,7 +85,8 @@ func TestPanics(t *testing.T) {
 	left(t)
 }
 
-// TestPanicsAmongRuns: the same in random tiles, with a course and without, while other runs want places and helpers.
+// TestPanicsAmongRuns: the same in random tiles, with and without a course, while other runs compete for places and
+// helpers.
 func TestPanicsAmongRuns(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
 	ways := faults(t)
@@ -123,7 +123,7 @@ func TestPanicsAmongRuns(t *testing.T) {
 	left(t)
 }
 
-// left checks that all places are free and nobody waits.
+// left checks that all places are free and no run waits.
 func left(t *testing.T) {
 	t.Helper()
 	pool.Lock()

@@ -12,32 +12,32 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// pool is what the runs of the process share.
+// pool is the state that all runs of the process share.
 var pool struct {
 	sync.Mutex
 	taken       int          // places
 	runs        atomic.Int32 // teams that have a place
-	free        []*helper    // those without a team; the last one was busy most recently
-	first, last *Team        // runs that wait for a place, in their order
-	waiting     atomic.Int32 // how many
-	awake       atomic.Int64 // until then no worker rests, in nanoseconds since start
-	resting     atomic.Int64 // since when one rests; 0 if none does, −1 if it is about to go on
+	free        []*helper    // helpers without a team; the last one was busy most recently
+	first, last *Team        // the queue of runs that wait for a place
+	waiting     atomic.Int32 // number of runs in the queue
+	awake       atomic.Int64 // no worker rests before this time, in nanoseconds since start
+	resting     atomic.Int64 // when the present rest began; 0 if no worker rests, −1 if the rest is about to end
 	rest        chan struct{}
-	alarm       *time.Timer // of the one that rests
+	alarm       *time.Timer // ends the present rest
 }
 
 var start = time.Now()
 
-// places is how many workers may compute at once.
+// places returns the number of workers that may compute at once.
 func places() int { return runtime.GOMAXPROCS(0) }
 
-// queue is a team's place in the line of those that wait for a place.
+// queue is a team's entry in the queue of runs that wait for a place.
 type queue struct {
-	turn   chan struct{} // has an entry once there is a place
-	behind *Team
+	turn chan struct{} // has an entry once the team has a place
+	next *Team
 }
 
-// enter takes a place.
+// enter takes a place; if none is free, it waits for one.
 func (t *Team) enter() error {
 	t.since = time.Time{}
 	pool.Lock()
@@ -49,18 +49,18 @@ func (t *Team) enter() error {
 		pool.Unlock()
 		return nil
 	}
-	return t.line()
+	return t.await()
 }
 
-// line waits at the end of the line for a place. The pool is locked; it is not on return.
-func (t *Team) line() error {
+// await waits for a place at the end of the queue. The pool is locked before the call, and unlocked after it.
+func (t *Team) await() error {
 	if t.turn == nil {
 		t.turn = make(chan struct{}, 1)
 	}
 	if pool.last == nil {
 		pool.first = t
 	} else {
-		pool.last.behind = t
+		pool.last.next = t
 	}
 	pool.last = t
 	pool.waiting.Add(1)
@@ -69,7 +69,7 @@ func (t *Team) line() error {
 	case <-t.turn:
 	case <-t.stop.Done:
 		pool.Lock()
-		if !t.unline() { // it was given a place at the same time
+		if !t.dequeue() { // it got a place at the same time
 			<-t.turn
 			pool.taken--
 			pool.runs.Add(-1)
@@ -82,33 +82,33 @@ func (t *Team) line() error {
 	return nil
 }
 
-// unline takes the team out of the line; false if it is in it no more. The pool is locked.
-func (t *Team) unline() bool {
+// dequeue removes the team from the queue, and reports whether it was in it. The pool is locked.
+func (t *Team) dequeue() bool {
 	var before *Team
-	for at := pool.first; at != nil; before, at = at, at.behind {
+	for at := pool.first; at != nil; before, at = at, at.next {
 		if at != t {
 			continue
 		}
 		if before == nil {
-			pool.first = t.behind
+			pool.first = t.next
 		} else {
-			before.behind = t.behind
+			before.next = t.next
 		}
 		if pool.last == t {
 			pool.last = before
 		}
-		t.behind = nil
+		t.next = nil
 		pool.waiting.Add(-1)
 		return true
 	}
 	return false
 }
 
-// admit gives free places to those that wait. The pool is locked.
+// admit gives free places to the first teams in the queue. The pool is locked.
 func admit() {
 	for pool.first != nil && pool.taken < places() {
 		t := pool.first
-		t.unline()
+		t.dequeue()
 		pool.taken++
 		pool.runs.Add(1)
 		t.turn <- struct{}{}
@@ -129,7 +129,7 @@ func (t *Team) leave() {
 	pool.Unlock()
 }
 
-// dismiss gives up the helpers, none of which has work, and their places. The pool is locked.
+// dismiss gives up the helpers, which must have no work, and their places. The pool is locked.
 func (t *Team) dismiss() {
 	for _, h := range t.helpers {
 		h.team = nil
@@ -139,7 +139,7 @@ func (t *Team) dismiss() {
 	t.helpers = t.helpers[:0]
 }
 
-// gather gets the team as many helpers as there are places for. With fewer, even none, it does all work itself.
+// gather adds helpers to the team, up to its width, as far as places are free and no run waits.
 func (t *Team) gather() {
 	if len(t.helpers) >= t.width-1 {
 		return
@@ -161,12 +161,13 @@ func (t *Team) gather() {
 	pool.Unlock()
 }
 
-// pause is where a run, between two pieces of work, ends if it must and lets others compute.
+// pause returns ErrStopped if a run must end, and otherwise lets others compute, between two pieces of work: the team
+// gives up its helpers if runs wait, and its place if its turn is over.
 func (t *Team) pause() error {
 	if t.stop.Ended() {
 		return target.ErrStopped
 	}
-	arouse()
+	endRest()
 	if pool.waiting.Load() > 0 && len(t.helpers) > 0 {
 		for _, h := range t.helpers {
 			h.finish()
@@ -192,7 +193,7 @@ func (t *Team) pause() error {
 			pool.taken--
 			pool.runs.Add(-1)
 			admit()
-			return t.line()
+			return t.await()
 		}
 		pool.Unlock()
 	}
@@ -200,45 +201,45 @@ func (t *Team) pause() error {
 	return nil
 }
 
-// While runs wait for places, so that all processors compute all the time, one of the workers rests for a moment now
-// and then: Go's scheduler looks for events of the network only when a processor has nothing to do, or else every ten
-// milliseconds. The rest is long enough for what it finds to be done. Another run's worker ends it, since a sleep of
-// Go's takes a millisecond on a processor that has nothing else to do: without another run that has a place, nobody
-// rests. The alarm is for when that run leaves, or does not look for long; then the next rest is far off, so that rests
-// cost little of the time in any case.
+// While runs wait for places, all processors compute all the time. Go's scheduler polls the network only if a processor
+// is idle, or else every ten milliseconds. One of the workers therefore rests for a moment now and then, long enough
+// for goroutines that wait for the network. A worker of another run ends the rest, since Go's own sleep takes a
+// millisecond on an idle processor: no worker rests unless another run has a place. The alarm ends the rest if that run
+// leaves or does not check for long; the next rest is then far off, so that rests cost little time in any case.
 const (
-	breath = time.Millisecond
-	nap    = 150 * time.Microsecond
-	seldom = 16 // a rest that the alarm ended takes at most one part of so many
+	restEvery = time.Millisecond
+	restTime  = 150 * time.Microsecond
+	seldom    = 16 // rests that the alarm ends take at most 1/seldom of the time
 )
 
-// nextRest is the time until which no worker rests, after a rest that began and ended at these times.
+// nextRest returns the time before which no worker rests, after a rest that began and ended at some times; alarm is
+// whether the alarm ended it.
 func nextRest(began, ended int64, alarm bool) int64 {
-	next := began + int64(breath)
+	next := began + int64(restEvery)
 	if alarm {
 		next = max(next, ended+(seldom-1)*(ended-began))
 	}
 	return next
 }
 
-// init creates the alarm stopped.
+// init creates the alarm, stopped.
 func init() {
 	pool.rest, pool.alarm = make(chan struct{}, 1), time.NewTimer(0)
 	<-pool.alarm.C
 }
 
-// yield lets goroutines run that wait for a processor.
+// yield lets waiting goroutines run: it rests, if a rest is due and another run can end it, or yields the processor.
 func yield() {
 	if pool.waiting.Load() > 0 && pool.runs.Load() > 1 {
 		now, alarm := int64(time.Since(start)), false
 		if now > pool.awake.Load() && pool.resting.CompareAndSwap(0, now) {
-			pool.alarm.Reset(nap)
+			pool.alarm.Reset(restTime)
 			select {
 			case <-pool.rest:
 				pool.alarm.Stop()
 			case <-pool.alarm.C:
 				if alarm = pool.resting.CompareAndSwap(now, -1); !alarm {
-					<-pool.rest // somebody was about to end it
+					<-pool.rest // another worker was about to end it
 				}
 			}
 			pool.awake.Store(nextRest(now, int64(time.Since(start)), alarm))
@@ -249,9 +250,9 @@ func yield() {
 	runtime.Gosched()
 }
 
-// arouse ends the rest of another worker when it has been long enough.
-func arouse() {
-	if at := pool.resting.Load(); at > 0 && int64(time.Since(start))-at > int64(nap) &&
+// endRest ends another worker's rest if it has been long enough.
+func endRest() {
+	if at := pool.resting.Load(); at > 0 && int64(time.Since(start))-at > int64(restTime) &&
 		pool.resting.CompareAndSwap(at, -1) {
 		pool.rest <- struct{}{}
 	}
@@ -261,22 +262,23 @@ func arouse() {
 type helper struct {
 	state  atomic.Int32
 	parked atomic.Bool
-	team   *Team        // whose job is offered
-	labels pprof.Labels // of who offers it, in CPU profiles
-	worker int          // its number there
+	team   *Team        // the team that offers work
+	labels pprof.Labels // the team's, in CPU profiles
+	worker int          // its number in the team
 	wake   chan struct{}
-	since  time.Time // since when it has computed, launch after launch, without letting others do something
+	since  time.Time // since when it has computed without yielding
 }
 
-// The states of a helper. The team offers work; the helper takes it and is idle again when it has done it; the team
-// takes an offer back that was not taken.
+// The states of a helper. The team offers work; the helper takes it, and is idle again after it; the team withdraws an
+// offer that was not taken.
 const (
 	idle int32 = iota
 	offered
 	working
 )
 
-// offer offers the team's job. A parked helper is woken for it or left alone: then nothing is offered.
+// offer offers the team's job to the helper, and reports whether it did. A parked helper gets the offer only with wake,
+// which wakes it.
 func (h *helper) offer(t *Team, wake bool) bool {
 	if !wake && h.parked.Load() {
 		return false
@@ -287,7 +289,7 @@ func (h *helper) offer(t *Team, wake bool) bool {
 	return true
 }
 
-// yield lets goroutines run that wait for a processor, timers' among them, if the helper has computed for long.
+// yield lets waiting goroutines run if the helper has computed for the time slice.
 func (h *helper) yield(now time.Time) {
 	if now.Sub(h.since) > slice {
 		yield()
@@ -295,7 +297,8 @@ func (h *helper) yield(now time.Time) {
 	}
 }
 
-// finish waits until what was offered is done; or it takes it back, where the helper has not begun, and returns false.
+// finish waits until the helper has done its work, or withdraws the offer if the helper has not begun, and returns
+// false.
 func (h *helper) finish() (done bool) {
 	for i := 0; ; i++ {
 		switch h.state.Load() {
@@ -319,8 +322,8 @@ func (h *helper) rouse() {
 	}
 }
 
-// begin starts the helper's goroutine. If that should end, which only a bug of the pool's can make it do, another one
-// takes its place: a team may be waiting for it.
+// begin starts the helper's goroutine. If a bug of the pool ends the goroutine, another one replaces it, since a team
+// may wait for the helper.
 func (h *helper) begin() {
 	diag.Go("a worker", func() error { h.serve(); return nil }, func(error) {
 		h.state.Store(idle)
@@ -328,9 +331,9 @@ func (h *helper) begin() {
 	})
 }
 
-// serve takes what is offered, for ever.
+// serve takes offers, forever.
 func (h *helper) serve() {
-	pprof.Labels{}.Set() // those of the goroutine that began it are a run's
+	pprof.Labels{}.Set() // a goroutine inherits labels from the one that started it, here a run's
 	begin := time.Now()
 	h.since = begin
 	for i := 1; ; i++ {
@@ -350,11 +353,11 @@ func (h *helper) serve() {
 	}
 }
 
-// park sleeps until somebody rouses the helper.
+// park sleeps until rouse wakes the helper.
 func (h *helper) park() {
 	h.parked.Store(true)
 	if h.state.Load() == offered && h.parked.CompareAndSwap(true, false) {
-		return // it was offered before it was seen to be parked
+		return // a team offered work before it saw that the helper is parked
 	}
 	<-h.wake
 }

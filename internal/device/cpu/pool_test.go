@@ -13,8 +13,7 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// busy is a kernel whose tiles compute for a while, and which counts how often each was done and how many workers were
-// at it at once.
+// busy is a kernel whose tiles compute for a time. It counts the runs of each tile, and the most concurrent workers.
 type busy struct {
 	target.Kernel
 	tile  time.Duration
@@ -51,7 +50,7 @@ func compute(d time.Duration) {
 	}
 }
 
-// scratches are a worker's each, told apart by their lengths.
+// scratches returns the scratch of n workers; the length of each is the worker's number.
 func scratches(n int) [][]byte {
 	list := make([][]byte, n)
 	for i := range list {
@@ -60,8 +59,8 @@ func scratches(n int) [][]byte {
 	return list
 }
 
-// TestEachTileOnce: whatever their number, their time, the width and how many runs there are at once, each tile is done
-// once, and no more workers compute at once than there are places.
+// TestEachTileOnce: for random numbers and times of tiles and widths, in concurrent runs, each tile runs once, and no
+// more workers compute at once than there are places.
 func TestEachTileOnce(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
 	var now, most atomic.Int32
@@ -108,7 +107,8 @@ func TestEachTileOnce(t *testing.T) {
 	}
 }
 
-// TestTurns: a short run does not wait for the end of long ones that came before it, though these take all places.
+// TestTurns: a short run does not wait for the end of earlier long ones, although these take all places; and a run that
+// is stopped while it waits leaves the queue.
 func TestTurns(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
 	stop := make(chan struct{})
@@ -148,7 +148,7 @@ func TestTurns(t *testing.T) {
 
 	cancelled := make(chan struct{})
 	close(cancelled)
-	for range 3 { // who is stopped while it waits leaves the line
+	for range 3 { // a run that is stopped while it waits leaves the queue
 		var team Team
 		if err := team.Enter(1, target.Stop{Done: cancelled}); err != nil && err != target.ErrStopped {
 			t.Error(err)
@@ -162,7 +162,7 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// TestIdleHelpersPark: soon after a run no helper uses a processor.
+// TestIdleHelpersPark: soon after a run all helpers are parked.
 func TestIdleHelpersPark(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
 	var team Team
@@ -193,7 +193,7 @@ func TestIdleHelpersPark(t *testing.T) {
 	}
 }
 
-// BenchmarkHandOver is how long it takes from a launch to a helper's first tile, where the helper spins.
+// BenchmarkHandOver measures the time from a launch to the first tile of a spinning helper.
 func BenchmarkHandOver(b *testing.B) {
 	if runtime.GOMAXPROCS(0) < 2 {
 		b.Skip("one processor")
@@ -224,8 +224,7 @@ func BenchmarkHandOver(b *testing.B) {
 	}
 }
 
-// TestNoRestAlone: with one processor, there is no other worker that could end a rest, so none rests, however many runs
-// wait.
+// TestNoRestAlone: with one processor, no other worker could end a rest, so none rests, however many runs wait.
 func TestNoRestAlone(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	before := pool.awake.Load()
@@ -255,8 +254,8 @@ func TestNoRestAlone(t *testing.T) {
 	}
 }
 
-// TestNextRest: rests that others end come a millisecond apart; those that nobody ends take a small part of the time,
-// however long they are.
+// TestNextRest: rests that other workers end begin a millisecond apart; rests that the alarm ends take a small part of
+// the time, however long they are.
 func TestNextRest(t *testing.T) {
 	ms := int64(time.Millisecond)
 	for _, c := range []struct {

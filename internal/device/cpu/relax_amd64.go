@@ -1,4 +1,4 @@
 package cpu
 
-// relax tells the processor that the code around it waits in a loop.
+// relax tells the processor that the code around the call waits in a loop.
 func relax()

@@ -2,5 +2,5 @@
 
 package cpu
 
-// relax does nothing: the processor is not told that the code around it waits in a loop.
+// relax does nothing on other processors.
 func relax() {}
