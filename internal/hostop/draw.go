@@ -8,6 +8,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operators that draw random numbers from a seed.
 func init() {
 	register("draw_uniform", func(c *Call) error { return drawScaled(c, (*mersenne).uniform) })
 	register("draw_normal", func(c *Call) error { return drawScaled(c, (*mersenne).gauss) })

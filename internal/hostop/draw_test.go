@@ -46,6 +46,7 @@ func TestMersenne(t *testing.T) {
 	}
 }
 
+// drawTest applies a drawing operator and returns its result 0.
 func drawTest(t *testing.T, name string, dt dtype.DType, attrs map[string]any, in ...*tensor.Tensor) *tensor.Tensor {
 	types := []dtype.DType{dt, dtype.F64}
 	out, err := Apply(name, attrs, in, types)
@@ -55,7 +56,7 @@ func drawTest(t *testing.T, name string, dt dtype.DType, attrs map[string]any, i
 	return out[0]
 }
 
-// chiSquare is Pearson's statistic of counts against equal expectations.
+// chiSquare returns Pearson's statistic of counts against the expected ones.
 func chiSquare(counts []int, expected []float64) float64 {
 	sum := 0.0
 	for i, n := range counts {
@@ -65,15 +66,15 @@ func chiSquare(counts []int, expected []float64) float64 {
 	return sum
 }
 
-// TestDrawDistribution: means and variances of what is drawn, and counts over parts of equal probability, lie where 20
-// 000 fair draws lie but once in 10 000 times.
+// TestDrawDistribution checks the means and variances of 20 000 numbers, and their counts over bins of equal
+// probability: a correct generator fails it for about one seed in 10 000.
 func TestDrawDistribution(t *testing.T) {
-	const n, parts = 20000, 16
+	const n, bins = 20000, 16
 	for _, c := range []struct {
 		name           string
 		factor, offset float64
 		mean, variance float64
-		share          func(x float64) float64 // the probability of less
+		share          func(x float64) float64 // the probability of a smaller number
 	}{
 		{"draw_uniform", 4, -1, 1, 16.0 / 12, func(x float64) float64 { return (x + 1) / 4 }},
 		{"draw_normal", 3, 2, 2, 9, func(x float64) float64 { return 0.5 * math.Erfc(-(x-2)/(3*math.Sqrt2)) }},
@@ -82,18 +83,18 @@ func TestDrawDistribution(t *testing.T) {
 			x := drawTest(t, c.name, dt, map[string]any{"seed": int64(5), "shape": []int64{n}, "factor": c.factor,
 				"offset": c.offset})
 			sum, square := 0.0, 0.0
-			counts, expected := make([]int, parts), make([]float64, parts)
+			counts, expected := make([]int, bins), make([]float64, bins)
 			for i := range int64(n) {
 				v := x.Float(i)
 				sum, square = sum+v, square+v*v
-				at := int(c.share(v) * parts)
-				if at < 0 || at >= parts {
+				at := int(c.share(v) * bins)
+				if at < 0 || at >= bins {
 					t.Fatalf("%s: %v is outside", c.name, v)
 				}
 				counts[at]++
 			}
 			for i := range expected {
-				expected[i] = float64(n) / parts
+				expected[i] = float64(n) / bins
 			}
 			mean := sum / n
 			variance := square/n - mean*mean
@@ -107,7 +108,7 @@ func TestDrawDistribution(t *testing.T) {
 	}
 }
 
-// TestDrawOutcomes: how often each outcome comes, against its probability.
+// TestDrawOutcomes compares the frequency of each outcome with its probability.
 func TestDrawOutcomes(t *testing.T) {
 	const n = 20000
 	for _, p := range []float64{0, 0.1, 0.5, 0.75, 1} {
@@ -123,7 +124,7 @@ func TestDrawOutcomes(t *testing.T) {
 			for i := range int64(n) {
 				count += x.Int(i)
 			}
-			if apart := math.Abs(float64(count) - n*p); apart > 4*math.Sqrt(n*p*(1-p)) {
+			if distance := math.Abs(float64(count) - n*p); distance > 4*math.Sqrt(n*p*(1-p)) {
 				t.Errorf("%s: %d of %d at probability %v", name, count, n, p)
 			}
 		}
@@ -145,7 +146,7 @@ func TestDrawOutcomes(t *testing.T) {
 			counts[x.Int(row*n+i)]++
 		}
 		if counts[3] != 0 {
-			t.Errorf("a class without a probability came %d times", counts[3])
+			t.Errorf("a class of probability 0 was drawn %d times", counts[3])
 		}
 		if chi := chiSquare(append(counts[:3:3], counts[4]), expected); chi > 21.1 { // 3 degrees of freedom
 			t.Errorf("row %d: χ² = %v over %v", row, chi, counts)
@@ -153,7 +154,7 @@ func TestDrawOutcomes(t *testing.T) {
 	}
 }
 
-// TestDrawRefuses: probabilities that are none.
+// TestDrawRefuses checks that probabilities outside [0, 1], classes without any probability, and NaN are refused.
 func TestDrawRefuses(t *testing.T) {
 	for name, in := range map[string]*tensor.Tensor{
 		"draw_bernoulli": tensor.Of(0.5, 1.5),

@@ -9,6 +9,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines fourier, in the precision of its scratch.
 func init() {
 	register("fourier", func(c *Call) error {
 		if c.Types[1] == dtype.F64 {
@@ -37,7 +38,7 @@ func FourierRoom(length int64) int64 {
 const FourierRoomMost = 38
 
 // paddedLength returns the power of two that a convolution of the length is padded to, so that it does not wrap
-// around; it is less than four times the length.
+// around. It is less than four times the length.
 func paddedLength(length int64) int64 { return 1 << bits.Len64(uint64(2*length-2)) }
 
 // radices returns the prime factors of a length, ascending, with fours for pairs of twos; nil if one is above
@@ -64,8 +65,8 @@ type real interface{ float32 | float64 }
 // fourier computes the discrete Fourier transform along the attribute axis, in O(n log n). The last axis of input 0
 // and of result 0 holds a real component, or a real and an imaginary one. The axis is cut or padded with zeros to the
 // attribute length. With the attribute onesided, a forward transform returns the first half of the spectrum, and an
-// inverse one takes this half and returns real numbers. Result 1, of as many elements as the attribute room, is
-// scratch in the precision of the work; fourier leaves it zero.
+// inverse one takes this half and returns real numbers. Result 1, of as many elements as the attribute room says, is
+// scratch in the precision of the computation; fourier sets it to zero at its end.
 func fourier[T real](c *Call) error {
 	x := c.In[0]
 	axis, _ := c.Attrs["axis"].(int64)
@@ -101,13 +102,13 @@ func fourier[T real](c *Call) error {
 	if out.Len() == 0 {
 		return nil
 	}
-	given, parts := x.Shape()[axis], x.Shape()[last]
+	given, components := x.Shape()[axis], x.Shape()[last]
 	var run func() []T
 	var signal []T
-	if r := radices(n); !inverse && parts == 1 && n%2 == 0 && r != nil {
+	if r := radices(n); !inverse && components == 1 && n%2 == 0 && r != nil {
 		t := newReal(c, n, work)
 		run, signal = t.run, t.inner.signal
-		parts = 0
+		components = 0
 	} else {
 		t := newTransform(c, n, inverse, work)
 		run, signal = t.run, t.signal
@@ -116,41 +117,41 @@ func fourier[T real](c *Call) error {
 	rows := append([]int64{}, shape...)
 	rows[axis], rows[last] = 1, 1
 	tensor.Each(rows, func(at []int64) {
-		readLine(c, signal, x, tensor.Offset(from, at), from[axis], given, parts, onesided && inverse)
+		readLine(c, signal, x, tensor.Offset(from, at), from[axis], given, components, onesided && inverse)
 		writeLine(c, out, run(), tensor.Offset(to, at), to[axis], shape[axis], shape[last])
 	})
 	return nil
 }
 
-// writeLine writes count complex numbers of line to out; parts is 2, or 1 for their real components alone.
-func writeLine[T real](c *Call, out *tensor.Tensor, line []T, begin, step, count, parts int64) {
+// writeLine writes count complex numbers of line to out; components is 2, or 1 for their real components alone.
+func writeLine[T real](c *Call, out *tensor.Tensor, line []T, begin, step, count, components int64) {
 	c.work(2 * count)
 	switch out.DType() {
 	case dtype.F32:
 		if y, err := tensor.Data[float32](out); err == nil {
-			writeNumbers(y, line, begin, step, count, parts)
+			writeNumbers(y, line, begin, step, count, components)
 			return
 		}
 	case dtype.F64:
 		if y, err := tensor.Data[float64](out); err == nil {
-			writeNumbers(y, line, begin, step, count, parts)
+			writeNumbers(y, line, begin, step, count, components)
 			return
 		}
 	}
 	for k := range count {
 		c.work(4)
-		for part := range parts {
-			out.SetFloat(begin+k*step+part, float64(line[2*k+part]))
+		for component := range components {
+			out.SetFloat(begin+k*step+component, float64(line[2*k+component]))
 		}
 	}
 }
 
-// writeNumbers is writeLine for an out whose data is the aligned slice y.
-func writeNumbers[T, S real](y []S, line []T, begin, step, count, parts int64) {
+// writeNumbers is writeLine to the aligned slice y.
+func writeNumbers[T, S real](y []S, line []T, begin, step, count, components int64) {
 	line = line[:2*count]
 	for k := 0; k+1 < len(line); k += 2 {
 		y[begin] = S(line[k])
-		if parts > 1 {
+		if components > 1 {
 			y[begin+1] = S(line[k+1])
 		}
 		begin += step
@@ -158,36 +159,36 @@ func writeNumbers[T, S real](y []S, line []T, begin, step, count, parts int64) {
 }
 
 // readLine reads given complex numbers from a line of x into signal and fills the rest with zeros. If half is set, the
-// second half of signal is the mirrored conjugate of the first. If parts is 0, the numbers are real and contiguous in
-// signal; if it is 1, they are real and the imaginary components become 0.
-func readLine[T real](c *Call, signal []T, x *tensor.Tensor, begin, step, given, parts int64, half bool) {
+// second half of signal is the mirrored conjugate of the first. If components is 0, the numbers are real and contiguous
+// in signal; if it is 1, they are real and the imaginary components become 0.
+func readLine[T real](c *Call, signal []T, x *tensor.Tensor, begin, step, given, components int64, half bool) {
 	n := int64(len(signal) / 2)
 	taken := n
 	if half {
 		taken = n/2 + 1
 	}
-	if parts == 0 {
+	if components == 0 {
 		taken = 2 * n
 	}
-	if taken = min(given, taken); taken < n || parts == 0 && taken < 2*n {
+	if taken = min(given, taken); taken < n || components == 0 && taken < 2*n {
 		zero(c, signal)
 	}
 	c.work(2 * taken)
 	switch x.DType() {
 	case dtype.F32:
 		if data, err := tensor.Data[float32](x); err == nil {
-			readNumbers(signal, data, begin, step, taken, parts)
+			readNumbers(signal, data, begin, step, taken, components)
 			break
 		}
-		readElements(c, signal, x, begin, step, taken, parts)
+		readElements(c, signal, x, begin, step, taken, components)
 	case dtype.F64:
 		if data, err := tensor.Data[float64](x); err == nil {
-			readNumbers(signal, data, begin, step, taken, parts)
+			readNumbers(signal, data, begin, step, taken, components)
 			break
 		}
-		readElements(c, signal, x, begin, step, taken, parts)
+		readElements(c, signal, x, begin, step, taken, components)
 	default:
-		readElements(c, signal, x, begin, step, taken, parts)
+		readElements(c, signal, x, begin, step, taken, components)
 	}
 	if !half {
 		return
@@ -203,8 +204,8 @@ func readLine[T real](c *Call, signal []T, x *tensor.Tensor, begin, step, given,
 }
 
 // readNumbers is readLine's copy from the aligned slice x.
-func readNumbers[T, S real](signal []T, x []S, begin, step, count, parts int64) {
-	switch parts {
+func readNumbers[T, S real](signal []T, x []S, begin, step, count, components int64) {
+	switch components {
 	case 0:
 		for j := range signal[:count] {
 			signal[j] = T(x[begin])
@@ -226,10 +227,10 @@ func readNumbers[T, S real](signal []T, x []S, begin, step, count, parts int64) 
 }
 
 // readElements is readLine's copy from an x of any type.
-func readElements[T real](c *Call, signal []T, x *tensor.Tensor, begin, step, count, parts int64) {
+func readElements[T real](c *Call, signal []T, x *tensor.Tensor, begin, step, count, components int64) {
 	for j := range count {
 		c.work(4)
-		switch v := T(x.Float(begin)); parts {
+		switch v := T(x.Float(begin)); components {
 		case 0:
 			signal[j] = v
 		case 1:
@@ -284,10 +285,10 @@ func (t *realTransform[T]) run() []T {
 // transform, 1970).
 type transform[T real] struct {
 	call          *Call
-	signal, other []T // to be transformed, and as much room
+	signal, other []T // the input of run, and scratch of the same length
 	radices       []int64
 	roots         []T // e^(∓2πi k/n)
-	butterfly     []T // room for one step
+	butterfly     []T // scratch for one step
 	scale         T
 	sign          T             // of the roots' angles
 	inner         *transform[T] // of the convolution; nil if there are radices
@@ -297,9 +298,9 @@ type transform[T real] struct {
 // newTransform returns a transform whose buffers are slices of work, which has at least FourierRoom(n) elements.
 func newTransform[T real](c *Call, n int64, inverse bool, work []T) *transform[T] {
 	take := func(count int64) []T {
-		part := work[:count:count]
+		taken := work[:count:count]
 		work = work[count:]
-		return part
+		return taken
 	}
 	sign := -1.0
 	t := &transform[T]{call: c, scale: 1, radices: radices(n)}
@@ -356,7 +357,7 @@ func (t *transform[T]) run() []T {
 	return from
 }
 
-// scaled multiplies x by scale in place.
+// scaled multiplies the elements of x by scale in place.
 func scaled[T real](c *Call, x []T, scale T) {
 	if scale == 1 {
 		return
@@ -388,11 +389,11 @@ func (t *transform[T]) step(from, to []T, radix, done, rest int64) {
 	}
 }
 
-// walk is one of the two loops of a step, over i or over d; the longer one is the inner loop. It has a count and the
-// strides in from, to and roots.
+// walk is one of the two loops of a step, over i or over d: its number of iterations, and its strides in from, to and
+// roots.
 type walk struct{ count, from, to, root int64 }
 
-// walks returns the loops of a step: the longer one is inner.
+// walks returns the loops of a step, the longer one as the inner loop.
 func walks(radix, done, rest int64) (outer, inner walk) {
 	outer, inner = walk{done, 2 * rest * radix, 2 * rest, 0}, walk{rest, 2, 2, 2 * done}
 	if done > rest {
@@ -401,18 +402,18 @@ func walks(radix, done, rest int64) (outer, inner walk) {
 	return outer, inner
 }
 
-// two is step for radix 2.
+// two computes step for radix 2.
 func (t *transform[T]) two(from, to []T, done, rest int64) {
 	outer, inner := walks(2, done, rest)
-	far, twin, roots := 2*rest, 2*rest*done, t.roots
+	stride, next, roots := 2*rest, 2*rest*done, t.roots
 	for a := range outer.count {
 		t.call.work(2 * inner.count)
 		f, o, k := a*outer.from, a*outer.to, a*outer.root
 		for range inner.count {
-			x, y := from[f:][:2], from[f+far:][:2]
+			x, y := from[f:][:2], from[f+stride:][:2]
 			w := roots[k:][:2]
 			re, im := x[0]-y[0], x[1]-y[1]
-			p, q := to[o:][:2], to[o+twin:][:2]
+			p, q := to[o:][:2], to[o+next:][:2]
 			p[0], p[1] = x[0]+y[0], x[1]+y[1]
 			q[0], q[1] = re*w[0]-im*w[1], re*w[1]+im*w[0]
 			f, o, k = f+inner.from, o+inner.to, k+inner.root
@@ -420,15 +421,15 @@ func (t *transform[T]) two(from, to []T, done, rest int64) {
 	}
 }
 
-// four is step for radix 4.
+// four computes step for radix 4.
 func (t *transform[T]) four(from, to []T, done, rest int64) {
 	outer, inner := walks(4, done, rest)
-	far, twin, roots, sign := 2*rest, 2*rest*done, t.roots, t.sign
+	stride, next, roots, sign := 2*rest, 2*rest*done, t.roots, t.sign
 	for a := range outer.count {
 		t.call.work(6 * inner.count)
 		f, o, k := a*outer.from, a*outer.to, a*outer.root
 		for range inner.count {
-			x0, x1, x2, x3 := from[f:][:2], from[f+far:][:2], from[f+2*far:][:2], from[f+3*far:][:2]
+			x0, x1, x2, x3 := from[f:][:2], from[f+stride:][:2], from[f+2*stride:][:2], from[f+3*stride:][:2]
 			w1, w2, w3 := roots[k:][:2], roots[2*k:][:2], roots[3*k:][:2]
 			ar, ai, br, bi := x0[0]+x2[0], x0[1]+x2[1], x0[0]-x2[0], x0[1]-x2[1]
 			cr, ci := x1[0]+x3[0], x1[1]+x3[1]
@@ -436,13 +437,13 @@ func (t *transform[T]) four(from, to []T, done, rest int64) {
 			y := to[o:][:2]
 			y[0], y[1] = ar+cr, ai+ci
 			re, im := br+dr, bi+di
-			y = to[o+twin:][:2]
+			y = to[o+next:][:2]
 			y[0], y[1] = re*w1[0]-im*w1[1], re*w1[1]+im*w1[0]
 			re, im = ar-cr, ai-ci
-			y = to[o+2*twin:][:2]
+			y = to[o+2*next:][:2]
 			y[0], y[1] = re*w2[0]-im*w2[1], re*w2[1]+im*w2[0]
 			re, im = br-dr, bi-di
-			y = to[o+3*twin:][:2]
+			y = to[o+3*next:][:2]
 			y[0], y[1] = re*w3[0]-im*w3[1], re*w3[1]+im*w3[0]
 			f, o, k = f+inner.from, o+inner.to, k+inner.root
 		}
@@ -459,7 +460,7 @@ func (t *transform[T]) turn(to []T, re, im T, k int64) {
 	to[0], to[1] = re*cos-im*sin, re*sin+im*cos
 }
 
-// odd is the butterfly of an odd radix. The sums and differences of opposite elements share their factors.
+// odd computes the butterfly of an odd radix. The sums and differences of opposite elements share their factors.
 func (t *transform[T]) odd(from, to []T, radix, rest, done, k int64) {
 	n, half := int64(len(t.roots)/2), radix/2
 	sums, differences := t.butterfly[:2*half], t.butterfly[2*half:4*half]

@@ -11,10 +11,11 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// transformTest returns the transform of length n of x, and checks that its scratch is bounded and set to zero.
 func transformTest(t testing.TB, x *tensor.Tensor, n int64, inverse bool) *tensor.Tensor {
 	room := FourierRoom(n)
 	if most := FourierRoomMost*n + FourierRoom(0); room > most {
-		t.Fatalf("length %d works in %d, more than %d", n, room, most)
+		t.Fatalf("length %d needs %d scratch elements, more than %d", n, room, most)
 	}
 	attrs := map[string]any{"axis": int64(0), "length": n, "room": room, "inverse": inverse}
 	out, err := Apply("fourier", attrs, []*tensor.Tensor{x}, []dtype.DType{dtype.F64, dtype.F64})
@@ -23,7 +24,7 @@ func transformTest(t testing.TB, x *tensor.Tensor, n int64, inverse bool) *tenso
 	}
 	for i := range out[1].Len() {
 		if out[1].Float(i) != 0 {
-			t.Fatalf("length %d leaves %v in its room", n, out[1].Float(i))
+			t.Fatalf("length %d leaves %v in its scratch", n, out[1].Float(i))
 		}
 	}
 	return out[0]
@@ -48,8 +49,8 @@ func TestFourier(t *testing.T) {
 			for j := range n {
 				sum += complex(x.Float(2*j), x.Float(2*j+1)) * cmplx.Rect(1, -2*math.Pi*float64(j*k%n)/float64(n))
 			}
-			if apart := cmplx.Abs(sum - complex(y.Float(2*k), y.Float(2*k+1))); apart > 1e-11 {
-				t.Fatalf("length %d, element %d: %v apart", n, k, apart)
+			if distance := cmplx.Abs(sum - complex(y.Float(2*k), y.Float(2*k+1))); distance > 1e-11 {
+				t.Fatalf("length %d, element %d: off by %v", n, k, distance)
 			}
 		}
 		back := transformTest(t, y, n, true)
@@ -61,7 +62,8 @@ func TestFourier(t *testing.T) {
 	}
 }
 
-// TestFourierReal compares real numbers with complex ones whose imaginary parts are 0, cut and filled, of both types.
+// TestFourierReal compares the transforms of real numbers, cut and padded, with those of complex numbers whose
+// imaginary parts are 0.
 func TestFourierReal(t *testing.T) {
 	r := rand.New(rand.NewSource(2))
 	for _, dt := range []dtype.DType{dtype.F32, dtype.F64, dtype.F16} {
@@ -93,7 +95,7 @@ func TestFourierReal(t *testing.T) {
 						}
 						for i := range a[1].Len() {
 							if a[1].Float(i) != 0 {
-								t.Fatalf("length %d leaves %v in its room", n, a[1].Float(i))
+								t.Fatalf("length %d leaves %v in its scratch", n, a[1].Float(i))
 							}
 						}
 					}
@@ -103,7 +105,7 @@ func TestFourierReal(t *testing.T) {
 	}
 }
 
-// BenchmarkFourier shows the growth with the length: a power of two, small factors, a prime.
+// BenchmarkFourier measures the time by the length: powers of two, small factors, and a prime.
 func BenchmarkFourier(b *testing.B) {
 	for _, n := range []int64{400, 1 << 10, 1 << 14, 1 << 18, 100003} {
 		x := tensor.Must(tensor.New(dtype.F64, n, 2))

@@ -3,7 +3,7 @@ package hostop
 import "unicode/utf8"
 
 // Heap returns the most bytes that one call of a function asks Reserve for: times[i] times the bytes of operand i,
-// plus a constant. known is false if the contents decide, as for pictures.
+// plus a constant. known is false if the number depends on the contents, as for pictures.
 func Heap(op string, attrs map[string]any) (times []int64, plus int64, known bool) {
 	switch op {
 	case "text_rank":

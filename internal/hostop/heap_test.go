@@ -14,14 +14,15 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// largest is what a function may take of Go's heap without asking, in bytes, whatever its operands' sizes.
+// largest is the most bytes of Go's heap that a function may allocate without calling Reserve, for operands of any
+// size.
 const largest = 64 << 10
 
 // heapElements is the number of elements of large operands.
 const heapElements = 1 << 18
 
-// TestHeap applies functions to large operands. A function allocates at most the bytes of Go's heap that it asked for,
-// and largest more: results and scratch lie in memory that the caller gives.
+// TestHeap applies functions to large operands. It checks that a function allocates at most `largest` bytes of Go's
+// heap more than it reserved: results and scratch are in memory that the caller allocates.
 func TestHeap(t *testing.T) {
 	slab := make([]byte, 64*heapElements+1<<20)
 	measured := map[string]bool{}
@@ -175,9 +176,9 @@ func heapCases(t *testing.T) []heapCase {
 	}
 }
 
-// unmeasured are the functions that TestHeap has no case for, and why.
+// unmeasured has the functions for which TestHeap has no case, with the reason.
 var unmeasured = map[string]string{
-	"interpret": "it is the reference's, whose tensors lie on Go's heap as its target says",
+	"interpret": "only the reference calls it, whose tensors are on Go's heap",
 }
 
 // heapCase is an application of a function to large operands.
@@ -223,9 +224,9 @@ func (c *heapCase) measure(t *testing.T, slab []byte) {
 	err = f(call)
 	runtime.ReadMemStats(&after)
 	if took := int64(after.TotalAlloc - before.TotalAlloc); err != nil || took > asked+largest {
-		t.Errorf("%s took %d bytes of Go's heap, and asked for %d: %v", c.name, took, asked, err)
+		t.Errorf("%s allocated %d bytes of Go's heap, and reserved %d: %v", c.name, took, asked, err)
 	}
 	if known == (c.name == "decode_image") || known && asked > most {
-		t.Errorf("%s asked for %d bytes of Go's heap, of %d that are told beforehand", c.name, asked, most)
+		t.Errorf("%s reserved %d bytes of Go's heap; Heap returned %d", c.name, asked, most)
 	}
 }

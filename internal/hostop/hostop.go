@@ -2,7 +2,8 @@
 // tensors whose results' sizes may depend on the data.
 //
 // A function allocates each result with the shape that it computed: in a run in planned storage, in the reference on
-// Go's heap. Scratch is a result too, which nothing reads, so that it is planned; Reserve asks for bytes of Go's heap.
+// Go's heap. Scratch is a result too, which nothing reads, so that its memory is planned. A function calls Reserve
+// before it allocates on Go's heap.
 package hostop
 
 import (
@@ -19,10 +20,10 @@ type Call struct {
 	In    []*tensor.Tensor
 	// Types are the results' element types.
 	Types []dtype.DType
-	// Ask, if not nil, is called now and then: its error ends the work.
+	// Ask, if not nil, is called every workMost steps. Its error ends the function.
 	Ask func() error
-	// Reserve, if not nil, is asked before the function takes bytes of Go's heap, which it frees when it returns. Its
-	// error refuses them.
+	// Reserve, if not nil, is called before the function allocates bytes of Go's heap, which it frees when it returns.
+	// Its error ends the function.
 	Reserve func(bytes int64) error
 	// Split, if not nil, calls f for ranges that cover [0, count), on the workers of the run. f has a call of its own,
 	// which allocates no results.
@@ -33,7 +34,7 @@ type Call struct {
 	done int64 // since Ask was asked
 }
 
-// heap asks Reserve for bytes of Go's heap. It serves small scratch, as one number for each string.
+// heap asks Reserve for bytes of Go's heap. It is for small scratch, such as one number for each string.
 func (c *Call) heap(bytes int64) error {
 	if c.Reserve == nil {
 		return nil
@@ -41,8 +42,8 @@ func (c *Call) heap(bytes int64) error {
 	return c.Reserve(bytes)
 }
 
-// split calls f for ranges that cover [0, count), on the run's workers; an element costs steps of some nanoseconds. It
-// calls f once if the work is small or the run does not split it.
+// split calls f for ranges that cover [0, count), on the run's workers. Each element takes the given number of steps,
+// of some nanoseconds. split calls f once if the work is small or c has no Split.
 func (c *Call) split(count, steps int64, f func(c *Call, from, to int64) error) error {
 	if c.Split == nil || count < 2 || steps*count < splitLeast {
 		return f(c, 0, count)
@@ -120,7 +121,7 @@ func register(name string, f Func) {
 	}
 }
 
-// ended turns the panic of Call.work into the error of the function. It is deferred.
+// ended recovers the panic of Call.work and stores its error. It is deferred.
 func ended(err *error) {
 	if r := recover(); r != nil {
 		end, ok := r.(stopped)

@@ -9,8 +9,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// keys reads elements of a tensor as unsigned integers in the elements' order. Equal elements have equal keys; so have
-// ±0, and all NaNs, whose key is above all others.
+// keys reads elements of a tensor as unsigned integers in the elements' order. Equal elements have equal keys, and so
+// have +0 and −0. All NaNs have one key, which is above all others.
 type keys struct {
 	x    *tensor.Tensor
 	wide bool   // keys of 64 bits, else of 32
@@ -114,8 +114,8 @@ func keyOf64(v float64) uint64 {
 // element's index in its row.
 type entry = uint64
 
-// placeOf returns the index of an entry's element.
-func placeOf(e entry) int64 { return int64(e & math.MaxUint32) }
+// indexOf returns the index of an entry's element.
+func indexOf(e entry) int64 { return int64(e & math.MaxUint32) }
 
 // mostEntries is the largest extent of a row whose indices fit entries.
 var mostEntries int64 = math.MaxUint32
@@ -130,12 +130,12 @@ func entries(room []int64) []entry {
 func (k *keys) sort(c *Call, list, room []entry, begin, step int64) {
 	if k.wide {
 		for i, e := range list {
-			list[i] = k.one(begin+step*placeOf(e))<<32 | e&math.MaxUint32
+			list[i] = k.one(begin+step*indexOf(e))<<32 | e&math.MaxUint32
 		}
 		c.work(int64(len(list)))
 		sortEntries(c, list, room)
 		for i, e := range list {
-			list[i] = k.one(begin+step*placeOf(e))>>32<<32 | e&math.MaxUint32
+			list[i] = k.one(begin+step*indexOf(e))>>32<<32 | e&math.MaxUint32
 		}
 		c.work(int64(len(list)))
 	}
@@ -160,11 +160,11 @@ func sortEntries(c *Call, list, room []entry) {
 		width = 11
 	}
 	some, all := entry(0), entry(math.MaxUint64)
-	for part := range slices.Chunk(list, workMost) {
-		for _, e := range part {
+	for chunk := range slices.Chunk(list, workMost) {
+		for _, e := range chunk {
 			some, all = some|e, all&e
 		}
-		c.work(int64(len(part)) / 2)
+		c.work(int64(len(chunk)) / 2)
 	}
 	from, to := list, room[:len(list)]
 	for shift := 32; shift < 64; shift += width {
@@ -173,31 +173,31 @@ func sortEntries(c *Call, list, room []entry) {
 			continue
 		}
 		var begins [1 << 11]uint32
-		for part := range slices.Chunk(from, workMost) {
-			for _, e := range part {
+		for chunk := range slices.Chunk(from, workMost) {
+			for _, e := range chunk {
 				begins[e>>shift&mask&(1<<11-1)]++
 			}
-			c.work(int64(len(part)))
+			c.work(int64(len(chunk)))
 		}
 		at := uint32(0)
 		for d := range entry(1) << width {
 			at, begins[d] = at+begins[d], at
 		}
-		for part := range slices.Chunk(from, workMost) {
-			for _, e := range part {
+		for chunk := range slices.Chunk(from, workMost) {
+			for _, e := range chunk {
 				d := e >> shift & mask & (1<<11 - 1)
 				to[begins[d]] = e
 				begins[d]++
 			}
-			c.work(2 * int64(len(part)))
+			c.work(2 * int64(len(chunk)))
 		}
 		from, to = to, from
 	}
 	if &from[0] != &list[0] {
-		for part := range slices.Chunk(from, workMost) {
-			copy(list, part)
-			list = list[len(part):]
-			c.work(int64(len(part)) / 4)
+		for chunk := range slices.Chunk(from, workMost) {
+			copy(list, chunk)
+			list = list[len(chunk):]
+			c.work(int64(len(chunk)) / 4)
 		}
 	}
 }

@@ -10,37 +10,39 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// drawn is a tensor of elements in an arrangement that may trouble a sort.
+// drawn returns a tensor of random elements in one of six arrangements: random, with ties, ascending, descending, with
+// differences in the low bits only, and of special values.
 func drawn(r *rand.Rand, dt dtype.DType, how int, shape ...int64) *tensor.Tensor {
 	x := tensor.Must(tensor.New(dt, shape...))
 	specials := []float64{0, math.Copysign(0, -1), math.Inf(1), math.Inf(-1), math.NaN(), math.Copysign(math.NaN(), -1), 1,
 		-1, math.MaxFloat32, math.SmallestNonzeroFloat32}
 	for i := range x.Len() {
-		whole, v := int64(0), 0.0
+		integer, v := int64(0), 0.0
 		switch how {
 		case 0:
-			whole, v = int64(r.Uint64()), r.NormFloat64()
+			integer, v = int64(r.Uint64()), r.NormFloat64()
 		case 1: // ties
-			whole, v = int64(r.Intn(5))-2, float64(r.Intn(5))-2
+			integer, v = int64(r.Intn(5))-2, float64(r.Intn(5))-2
 		case 2:
-			whole, v = i, float64(i)
+			integer, v = i, float64(i)
 		case 3:
-			whole, v = -i, -float64(i)
-		case 4: // what differs only far below
-			whole, v = math.MinInt64+int64(r.Intn(3)), 1+float64(r.Intn(3))*0x1p-52
+			integer, v = -i, -float64(i)
+		case 4: // differences in the low bits only
+			integer, v = math.MinInt64+int64(r.Intn(3)), 1+float64(r.Intn(3))*0x1p-52
 		case 5:
-			whole, v = []int64{math.MinInt64, math.MaxInt64, 0, -1, 1, math.MinInt32, math.MaxInt32, math.MaxUint32}[r.Intn(8)],
+			integer, v = []int64{math.MinInt64, math.MaxInt64, 0, -1, 1, math.MinInt32, math.MaxInt32,
+				math.MaxUint32}[r.Intn(8)],
 				specials[r.Intn(len(specials))]
 		}
 		switch {
 		case dt.IsFloat():
 			x.SetFloat(i, v)
 		case dt == dtype.Bool:
-			x.SetInt(i, whole&1)
+			x.SetInt(i, integer&1)
 		case dt.Bits() < 64: // within the type
-			x.SetInt(i, dt.MinInt()+int64(uint64(whole)%uint64(int64(dt.MaxInt())-dt.MinInt()+1)))
+			x.SetInt(i, dt.MinInt()+int64(uint64(integer)%uint64(int64(dt.MaxInt())-dt.MinInt()+1)))
 		default:
-			x.SetInt(i, whole)
+			x.SetInt(i, integer)
 		}
 	}
 	return x
@@ -49,13 +51,14 @@ func drawn(r *rand.Rand, dt dtype.DType, how int, shape ...int64) *tensor.Tensor
 var keyed = []dtype.DType{dtype.F32, dtype.F64, dtype.F16, dtype.BF16, dtype.F8E4M3FN, dtype.I64, dtype.U64, dtype.I32,
 	dtype.U32, dtype.I16, dtype.U16, dtype.I8, dtype.U8, dtype.I4, dtype.U4, dtype.Bool}
 
-// withoutEntries computes in the way of axes that are too long for entries.
+// withoutEntries calls f with all axes treated as too long for entries.
 func withoutEntries(f func()) {
 	defer func(most int64) { mostEntries = most }(mostEntries)
 	mostEntries = -1
 	f()
 }
 
+// same compares results with those of comparisons.
 func same(t *testing.T, what string, got, want []*tensor.Tensor) {
 	t.Helper()
 	for i := range want {
@@ -128,7 +131,7 @@ func TestUniqueKeys(t *testing.T) {
 	}
 }
 
-// TestNonzero compares with a look at each element.
+// TestNonzero compares with isZero of each element.
 func TestNonzero(t *testing.T) {
 	r := rand.New(rand.NewSource(7))
 	for _, dt := range keyed {
@@ -162,7 +165,7 @@ func TestNonzero(t *testing.T) {
 	}
 }
 
-// TestSplit divides trees among goroutines, and compares with the whole.
+// TestSplit divides the work of trees among goroutines, and compares the results with those of an undivided call.
 func TestSplit(t *testing.T) {
 	in := stump()
 	r := rand.New(rand.NewSource(8))
@@ -175,7 +178,7 @@ func TestSplit(t *testing.T) {
 	}
 	for _, ends := range []error{nil, fmt.Errorf("enough")} {
 		var out *tensor.Tensor
-		parts := 0
+		pieces := 0
 		call := &Call{Attrs: attrs, In: in, Types: []dtype.DType{dtype.F32},
 			Result: func(_ int, shape ...int64) (*tensor.Tensor, error) {
 				out = tensor.Must(tensor.New(dtype.F32, shape...))
@@ -184,11 +187,11 @@ func TestSplit(t *testing.T) {
 		call.Split = func(count int64, f func(c *Call, from, to int64) error) error {
 			errs := make(chan error)
 			for from := int64(0); from < count; from += 3 {
-				parts++
+				pieces++
 				go func() { errs <- f(&Call{Ask: func() error { return ends }}, from, min(from+3, count)) }()
 			}
 			var first error
-			for range parts {
+			for range pieces {
 				if err := <-errs; err != nil {
 					first = err
 				}
@@ -199,11 +202,11 @@ func TestSplit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := f(call); err != ends || parts < 2 {
-			t.Fatalf("%d parts end with %v, and not with %v", parts, err, ends)
+		if err := f(call); err != ends || pieces < 2 {
+			t.Fatalf("%d pieces end with %v, want %v", pieces, err, ends)
 		}
 		if ends == nil && !out.Equal(want[0]) {
-			t.Error("parts give other results than the whole")
+			t.Error("the results differ from those of an undivided call")
 		}
 	}
 }

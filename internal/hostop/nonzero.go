@@ -21,10 +21,10 @@ func nonzero(c *Call) error {
 	count := int64(0)
 	var chunk [1 << 10]bool
 	for first := int64(0); first < x.Len(); first += int64(len(chunk)) {
-		part := chunk[:min(int64(len(chunk)), x.Len()-first)]
-		c.work(int64(len(part)))
-		nonzeros(part, x, first)
-		for _, is := range part {
+		piece := chunk[:min(int64(len(chunk)), x.Len()-first)]
+		c.work(int64(len(piece)))
+		nonzeros(piece, x, first)
+		for _, is := range piece {
 			one := int64(0)
 			if is {
 				one = 1
@@ -47,10 +47,10 @@ func nonzero(c *Call) error {
 		begin := column
 		along := indices[int64(last)*count:][:count]
 		for first := int64(0); first < shape[last]; first += int64(len(chunk)) {
-			part := chunk[:min(int64(len(chunk)), shape[last]-first)]
-			c.work(2 * int64(len(part)))
-			nonzeros(part, x, flat+first)
-			for i, is := range part {
+			piece := chunk[:min(int64(len(chunk)), shape[last]-first)]
+			c.work(2 * int64(len(piece)))
+			nonzeros(piece, x, flat+first)
+			for i, is := range piece {
 				if column == count {
 					break // only zeros are left
 				}

@@ -10,6 +10,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the conversions between numbers and strings.
 func init() {
 	register("text_format", stringsFormat)
 	register("text_parse", stringsParse)
@@ -81,7 +82,7 @@ func stringsParse(c *Call) error {
 		}
 		c.work(32 + int64(len(s))/8)
 		if !parsed(out, i, unsafe.String(unsafe.SliceData(s), len(s))) {
-			return diag.Inputf("text %d, %.40q, is no %s", i, s, out.DType())
+			return diag.Inputf("string %d, %.40q, is not a number of type %s", i, s, out.DType())
 		}
 	}
 	return nil
@@ -94,14 +95,14 @@ func parsed(out *tensor.Tensor, i int64, s string) bool {
 		out.SetInt(i, map[byte]int64{'T': 1, 't': 1}[s[0]])
 		return true
 	}
-	whole := integral(s) // else strconv would copy it into an error
-	if dt == dtype.U64 && whole {
+	integer := integral(s) // checked because strconv copies a string that is not an integer into its error
+	if dt == dtype.U64 && integer {
 		if v, err := strconv.ParseUint(s, 10, 64); err == nil {
 			out.SetInt(i, int64(v))
 			return true
 		}
 	}
-	if v, err := int64(0), error(nil); whole && !dt.IsFloat() {
+	if v, err := int64(0), error(nil); integer && !dt.IsFloat() {
 		v, err = strconv.ParseInt(s, 10, 64)
 		if err != nil {
 			return parsedFloat(out, i, s)
@@ -129,7 +130,7 @@ func integral(s string) bool {
 func parsedFloat(out *tensor.Tensor, i int64, s string) bool {
 	dt := out.DType()
 	v, err := strconv.ParseFloat(s, 64)
-	if err != nil && !math.IsInf(v, 0) { // what is too large for any float is infinite
+	if err != nil && !math.IsInf(v, 0) { // a number too large for any float becomes infinite
 		return false
 	}
 	if dt.IsFloat() {

@@ -40,7 +40,7 @@ func comparingWith(x, y *tensor.Tensor) func(i, j int64) int {
 func numbers[T int32 | int64 | uint64](x, y *tensor.Tensor) func(i, j int64) int {
 	a, one := tensor.Data[T](x)
 	b, other := tensor.Data[T](y)
-	if one != nil || other != nil { // they do not lie aligned
+	if one != nil || other != nil { // the elements are not aligned
 		return func(i, j int64) int { return cmp.Compare(T(x.Int(i)), T(y.Int(j))) }
 	}
 	return func(i, j int64) int { return cmp.Compare(a[i], b[j]) }
@@ -50,7 +50,7 @@ func numbers[T int32 | int64 | uint64](x, y *tensor.Tensor) func(i, j int64) int
 func floats[T float32 | float64](x, y *tensor.Tensor) func(i, j int64) int {
 	a, one := tensor.Data[T](x)
 	b, other := tensor.Data[T](y)
-	if one != nil || other != nil { // they do not lie aligned
+	if one != nil || other != nil { // the elements are not aligned
 		return func(i, j int64) int { return compareFloats(x.Float(i), y.Float(j)) }
 	}
 	return func(i, j int64) int { return compareFloats(a[i], b[j]) }

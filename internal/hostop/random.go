@@ -14,7 +14,7 @@ const randomBlock = 512
 // randomWords fills a list with the random bits of consecutive elements, two for each counter from first on, by the
 // counter-based generator Philox 4×32 with ten rounds: the same bits on every machine and in any order of counters
 // (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3, 2011). It computes two counters at once,
-// because each round depends on the round before it.
+// because each round of one counter has to wait for the previous round.
 func randomWords(list []uint64, first, draw, seed uint64) {
 	low, high := uint32(draw), uint32(draw>>32)
 	for i := 0; i < len(list); i += 4 {
@@ -60,8 +60,8 @@ func randomUniform(c *Call) error {
 	if err != nil {
 		return err
 	}
-	scale, span := 1/float64(uint64(1)<<width), high-low
-	number := func(random uint64) float64 { return low + float64(float64(random>>(64-width))*scale*span) }
+	scale, difference := 1/float64(uint64(1)<<width), high-low
+	number := func(random uint64) float64 { return low + float64(float64(random>>(64-width))*scale*difference) }
 	floats, _ := tensor.Data[float32](out)
 	var words [randomBlock]uint64
 	for first := int64(0); first < out.Len(); first += randomBlock {

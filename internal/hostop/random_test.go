@@ -8,7 +8,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// philox is the generator as its paper writes it: four random words from a counter and a key.
+// philox is the generator as its paper describes it: four random words from a counter and a key.
 func philox(counter [4]uint32, key [2]uint32) [4]uint32 {
 	for range 10 {
 		high0, low0 := bits.Mul32(0xd2511f53, counter[0])
@@ -39,7 +39,8 @@ func TestPhilox(t *testing.T) {
 	}
 }
 
-// TestRandomWords: words that are made four at a time are those of one counter after another, for lists of any length.
+// TestRandomWords compares words computed four at a time with those of one counter after another, for lists of any
+// length.
 func TestRandomWords(t *testing.T) {
 	for length := range 23 {
 		for _, first := range []uint64{0, 1<<32 - 3, 1<<63 + 5} {
@@ -58,7 +59,8 @@ func TestRandomWords(t *testing.T) {
 	}
 }
 
-// TestRandomUniform: numbers lie in the range, fill it evenly, and differ from draw to draw and from seed to seed.
+// TestRandomUniform checks that numbers are in the range and evenly distributed, and differ between draws and between
+// seeds.
 func TestRandomUniform(t *testing.T) {
 	draw := func(dt dtype.DType, seed, number uint64) (*tensor.Tensor, *tensor.Tensor) {
 		key := tensor.Must(tensor.FromSlice([]uint64{seed, number}, 2))
@@ -71,17 +73,17 @@ func TestRandomUniform(t *testing.T) {
 	}
 	for dt := range precision {
 		x, next := draw(dt, 7, 1<<33)
-		var parts [8]int
+		var bins [8]int
 		for i := range x.Len() {
 			v := x.Float(i)
 			if v < -1 || v > 3 {
 				t.Fatalf("%s: %v", dt, v)
 			}
-			parts[min(7, int((v+1)*2))]++
+			bins[min(7, int((v+1)*2))]++
 		}
-		for _, n := range parts {
+		for _, n := range bins {
 			if n < 190 || n > 310 { // 250 expected; more than 4 standard deviations
-				t.Errorf("%s: of 2000 in eight parts %v", dt, parts)
+				t.Errorf("%s: 2000 numbers fall into eight bins as %v", dt, bins)
 			}
 		}
 		if next.Int(0) != 7 || next.Int(1) != 1<<33+1 {
@@ -91,7 +93,7 @@ func TestRandomUniform(t *testing.T) {
 		later, _ := draw(dt, 7, 1<<33+1)
 		other, _ := draw(dt, 8, 1<<33)
 		if !x.Equal(again) || x.Equal(later) || x.Equal(other) {
-			t.Errorf("%s: draws that should differ do not, or the other way round", dt)
+			t.Errorf("%s: equal keys give different draws, or different keys equal ones", dt)
 		}
 	}
 }

@@ -7,8 +7,9 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Sequences are two tensors, elements and extents, as package tensor has them.
+// A sequence is two tensors, the elements and the extents of its tensors, as package tensor packs them.
 
+// init defines the operators on sequences.
 func init() {
 	for name, f := range map[string]Func{"sequence_at": sequenceAt, "sequence_insert": sequenceInsert,
 		"sequence_erase": sequenceErase, "sequence_concat": sequenceConcat, "sequence_split": sequenceSplit} {
@@ -26,9 +27,9 @@ const extentsWidth = 1 + tensor.SequenceRank
 // sequence returns views of the tensors of the sequence in inputs 0 and 1.
 func (c *Call) sequence() ([]*tensor.Tensor, error) { return tensor.UnpackSequence(c.In[0], c.In[1]) }
 
-// place returns the index that input i holds, in [0, among); a negative one counts from the end. Errors: ErrInput if
-// it is out of range.
-func (c *Call) place(i int, among int64) (int64, error) {
+// index returns the index in input i, which is in [0, among) or, if it counts from the end, negative. It returns
+// ErrInput for an index out of range.
+func (c *Call) index(i int, among int64) (int64, error) {
 	at := c.In[i].Int(0)
 	if at < -among || at >= among {
 		return 0, diag.Inputf("position %d of a sequence of %d tensors", at, c.In[1].Shape()[0])
@@ -54,7 +55,7 @@ func fits(shape, want []int64) error {
 
 // sequenceAt returns the tensor at an index (input 2); it must have the declared shape.
 func sequenceAt(c *Call) error {
-	at, err := c.place(2, c.In[1].Shape()[0])
+	at, err := c.index(2, c.In[1].Shape()[0])
 	if err != nil {
 		return err
 	}
@@ -116,7 +117,7 @@ func sequenceInsert(c *Call) error {
 // sequenceErase removes the tensor at an index (input 2).
 func sequenceErase(c *Call) error {
 	count := c.In[1].Shape()[0]
-	at, err := c.place(2, count)
+	at, err := c.index(2, count)
 	if err != nil {
 		return err
 	}
@@ -156,7 +157,7 @@ func sequenceConcat(c *Call) error {
 		return diag.Inputf("an empty sequence has nothing to concatenate")
 	}
 	total := int64(0)
-	var whole []int64
+	var full []int64
 	for i, t := range list {
 		shape := slices.Clone(t.Shape())
 		if stack {
@@ -172,23 +173,23 @@ func sequenceConcat(c *Call) error {
 		total += shape[axis]
 		shape[axis] = 0
 		if i == 0 {
-			whole = shape
+			full = shape
 		}
-		if !slices.Equal(shape, whole) {
-			return diag.Inputf("tensors %s and %s of the sequence cannot be put together along axis %d",
+		if !slices.Equal(shape, full) {
+			return diag.Inputf("tensors %s and %s of the sequence cannot be concatenated along axis %d",
 				tensor.ShapeString(list[0].Shape()), tensor.ShapeString(t.Shape()), axis)
 		}
 	}
-	whole[axis] = total
-	if err := fits(whole, want); err != nil {
+	full[axis] = total
+	if err := fits(full, want); err != nil {
 		return err
 	}
-	out, err := c.Result(0, whole...)
+	out, err := c.Result(0, full...)
 	if err != nil {
 		return err
 	}
-	// A row is what of the result has the same indices before the axis; each tensor gives a piece of every row.
-	rows, _ := tensor.Count(whole[:axis])
+	// A row is the bytes of the result that share the indices before the axis. Each tensor is a piece of every row.
+	rows, _ := tensor.Count(full[:axis])
 	width := int64(out.DType().Bits() / 8)
 	row, offset := int64(len(out.Bytes()))/max(rows, 1), int64(0)
 	for _, t := range list {

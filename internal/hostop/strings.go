@@ -14,6 +14,7 @@ import (
 // A tensor of strings is two tensors: the byte ranges of its elements and the pool of bytes that they lie in, as
 // package tensor packs them. Operators on characters decode the bytes as UTF-8 and leave invalid bytes unchanged.
 
+// init defines the operators on strings.
 func init() {
 	for name, f := range map[string]Func{"text_equal": stringsEqual, "text_concat": stringsConcat,
 		"text_split":     stringsSplit,
@@ -55,7 +56,7 @@ func (t stringTensor) each(f func(i int64, s []byte)) error {
 // written allocates result i as a pool of size bytes.
 func (c *Call) written(i int, size int64) ([]byte, error) {
 	if size > tensor.MaxPool {
-		return nil, diag.Inputf("%d bytes of text, more than %d", size, int64(tensor.MaxPool))
+		return nil, diag.Inputf("%d bytes of strings, more than %d", size, int64(tensor.MaxPool))
 	}
 	pool, err := c.Result(i, size)
 	if err != nil {
@@ -185,7 +186,7 @@ var cases = map[string]func(rune) rune{"lower": unicode.ToLower, "upper": unicod
 // counterparts of up to three.
 const caseGrowth = 3
 
-// changed appends s to to with every character changed; bytes that are not UTF-8 stay.
+// changed appends s to to with every character changed; bytes that are not UTF-8 are kept.
 func changed(to, s []byte, change func(rune) rune) []byte {
 	if change == nil {
 		return append(to, s...)

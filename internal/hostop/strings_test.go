@@ -10,6 +10,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// packed returns the spans and the pool of a tensor of strings.
 func packed(t *testing.T, shape []int64, list ...string) []*tensor.Tensor {
 	t.Helper()
 	spans, pool, err := tensor.PackStrings(tensor.New, tensor.Must(tensor.OverStrings(shape, list)))
@@ -19,6 +20,7 @@ func packed(t *testing.T, shape []int64, list ...string) []*tensor.Tensor {
 	return []*tensor.Tensor{spans[0], pool}
 }
 
+// unpacked returns the strings of spans and a pool.
 func unpacked(t *testing.T, spans, pool *tensor.Tensor) []string {
 	t.Helper()
 	out, err := tensor.UnpackStrings(spans, pool.Bytes())
@@ -28,7 +30,7 @@ func unpacked(t *testing.T, spans, pool *tensor.Tensor) []string {
 	return out.Strings()
 }
 
-// TestTextSplit has the pieces that the standard names, which are Python's.
+// TestTextSplit compares with the pieces that the standard names, which are those of Python's split.
 func TestTextSplit(t *testing.T) {
 	for _, c := range []struct {
 		text, delimiter string
@@ -54,7 +56,7 @@ func TestTextSplit(t *testing.T) {
 	}
 }
 
-// TestTextNormalize has the stop words, the cases and the bytes that are no characters.
+// TestTextNormalize covers stop words, changes of case, and bytes that are not UTF-8.
 func TestTextNormalize(t *testing.T) {
 	for _, c := range []struct {
 		words, stops []string
@@ -81,7 +83,7 @@ func TestTextNormalize(t *testing.T) {
 	}
 }
 
-// TestTextOutside gives every function spans that leave their pool.
+// TestTextOutside checks that every function refuses spans outside their pool.
 func TestTextOutside(t *testing.T) {
 	attrs := map[string]any{"delimiter": ",", "most": int64(-1), "case": "lower", "exact": true, "pattern": "a"}
 	for _, span := range []int64{tensor.Span(1, 3), tensor.Span(4, 0), -1, tensor.Span(0, 1<<32-1)} {

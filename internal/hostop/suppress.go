@@ -28,14 +28,14 @@ func (b box) area() float32 { return float32(b.x1-b.x0) * float32(b.y1-b.y0) }
 
 // overlaps reports whether the area of the intersection is more than the given fraction of the union. Each step is
 // rounded to 32 bits, so that every machine decides alike.
-func (b box) overlaps(other box, part float32) bool {
+func (b box) overlaps(other box, fraction float32) bool {
 	common := box{max(b.x0, other.x0), max(b.y0, other.y0), min(b.x1, other.x1), min(b.y1, other.y1)}
 	if !(common.x1 > common.x0 && common.y1 > common.y0) {
 		return false
 	}
 	shared, first, second := common.area(), b.area(), other.area()
 	union := float32(first+second) - shared
-	return shared > 0 && first > 0 && second > 0 && union > 0 && shared/union > part
+	return shared > 0 && first > 0 && second > 0 && union > 0 && shared/union > fraction
 }
 
 // nonMaxSuppression selects for each image and class at most `most` boxes in descending order of their scores, without
@@ -54,7 +54,7 @@ func nonMaxSuppression(c *Call) error {
 	images, classes, count := c.In[1].Shape()[0], c.In[1].Shape()[1], c.In[1].Shape()[2]
 	center, _ := c.Attrs["center"].(bool)
 	most := min(max(c.Attrs["most"].(int64), 0), count)
-	part, err := scalarInput(c, 2, 0)
+	fraction, err := scalarInput(c, 2, 0)
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,8 @@ func nonMaxSuppression(c *Call) error {
 	if err != nil {
 		return err
 	}
-	order, selected := room[:0:count], room[count:count] // pairs of image and class in one number, and box
+	// for each selected box: the image and the class in one number, and the box
+	order, selected := room[:0:count], room[count:count]
 	for image := range images {
 		own := boxes[image*count*4 : (image+1)*count*4]
 		for class := range classes {
@@ -96,7 +97,7 @@ func nonMaxSuppression(c *Call) error {
 					break
 				}
 				c.work(int64(4 + len(kept)))
-				if b := boxAt(own, i, center); !kept.overlap(b, part) {
+				if b := boxAt(own, i, center); !kept.overlap(b, fraction) {
 					kept, selected = append(kept, b.x0, b.y0, b.x1, b.y1), append(selected, image*classes+class, i)
 				}
 			}
@@ -123,9 +124,9 @@ func nonMaxSuppression(c *Call) error {
 type keptBoxes []float32
 
 // overlap reports whether b overlaps one of the boxes by more than the given fraction.
-func (k keptBoxes) overlap(b box, part float32) bool {
+func (k keptBoxes) overlap(b box, fraction float32) bool {
 	for ; len(k) >= 4; k = k[4:] {
-		if b.overlaps(box{k[0], k[1], k[2], k[3]}, part) {
+		if b.overlaps(box{k[0], k[1], k[2], k[3]}, fraction) {
 			return true
 		}
 	}

@@ -11,15 +11,15 @@ import (
 
 func init() { register("topk", topk) }
 
-// Finding k elements of an axis takes room for entries that are sorted when there are so many, and as many beside them:
-// for TopKRoomTimes·k + TopKRoomPlus in all, and no more than for twice the axis.
+// topk's scratch has TopKRoomTimes·k + TopKRoomPlus elements, but at most twice the extent of the axis: one half
+// collects entries until it is full and is sorted, the other half is scratch of the sort.
 const (
 	TopKRoomTimes = 4
 	TopKRoomPlus  = 512
 )
 
-// topk returns the k largest (or smallest) elements along an axis, in order, and their indices; among equal elements
-// the first comes first. Result 2, i64[min(TopKRoomTimes·k + TopKRoomPlus, 2·extent)], is scratch.
+// topk returns the k largest (or smallest) elements along an axis, in order, and their indices; equal elements
+// keep their order. Result 2, i64[min(TopKRoomTimes·k + TopKRoomPlus, 2·extent)], is scratch.
 func topk(c *Call) error {
 	x := c.In[0]
 	axis, k := int(c.Attrs["axis"].(int64)), c.Attrs["k"].(int64)
@@ -47,7 +47,7 @@ func topk(c *Call) error {
 		zero(c, room)
 		return topkFew(c, x, values, indices, axis, k, largest)
 	}
-	places, err := tensor.Data[int64](indices)
+	positions, err := tensor.Data[int64](indices)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func topk(c *Call) error {
 		kept := row(begin)
 		takeElements(c, values, x, kept, to, stride[axis], begin, step)
 		for i, s := range kept {
-			places[to+int64(i)*stride[axis]] = s
+			positions[to+int64(i)*stride[axis]] = s
 		}
 	})
 	zero(c, room)
@@ -75,7 +75,7 @@ func topk(c *Call) error {
 }
 
 // sortedRows returns a function that finds the k first elements of a row by their keys: it collects the elements below
-// the k-th so far, and sorts them when room is full.
+// the k-th so far, and sorts them when their half of room is full.
 func sortedRows(c *Call, keys *keys, room []int64, extent, k, step int64) func(begin int64) []int64 {
 	half := entries(room[:len(room)/2])
 	other := entries(room[len(room)/2:])
@@ -83,17 +83,17 @@ func sortedRows(c *Call, keys *keys, room []int64, extent, k, step int64) func(b
 	return func(begin int64) []int64 {
 		list, limit, full := half[:0], uint64(0), false
 		for first := int64(0); first < extent; first += int64(len(chunk)) {
-			part := chunk[:min(int64(len(chunk)), extent-first)]
-			c.work(int64(len(part)))
-			keys.read(part, begin+first*step, step)
-			for i, key := range part {
+			piece := chunk[:min(int64(len(chunk)), extent-first)]
+			c.work(int64(len(piece)))
+			keys.read(piece, begin+first*step, step)
+			for i, key := range piece {
 				if full && key >= limit {
 					continue
 				}
 				if len(list) == len(half) {
 					keys.sort(c, list, other, begin, step)
 					list, full = list[:k], true
-					if limit = keys.one(begin + step*placeOf(list[k-1])); key >= limit {
+					if limit = keys.one(begin + step*indexOf(list[k-1])); key >= limit {
 						continue
 					}
 				}
@@ -101,15 +101,15 @@ func sortedRows(c *Call, keys *keys, room []int64, extent, k, step int64) func(b
 			}
 		}
 		keys.sort(c, list, other, begin, step)
-		kept := room[:k] // the entries' own places
+		kept := room[:k] // overwrites the entries
 		for i, e := range list[:k] {
-			kept[i] = placeOf(e)
+			kept[i] = indexOf(e)
 		}
 		return kept
 	}
 }
 
-// heapedRows is sortedRows for axes of any extent: it keeps the elements in a heap with the last of them on top.
+// heapedRows is sortedRows for axes of any extent: it keeps k elements in a heap whose top is the last in order.
 func heapedRows(c *Call, x *tensor.Tensor, largest bool, room []int64, extent, k,
 	step int64) func(begin int64) []int64 {
 	order := c.counted(comparing(x))
@@ -142,16 +142,16 @@ func heapedRows(c *Call, x *tensor.Tensor, largest bool, room []int64, extent, k
 	}
 }
 
-// takeElements copies elements begin + step·p of from, for each p of places, to elements at, at + stride, … of to.
-func takeElements(c *Call, to, from *tensor.Tensor, places []int64, at, stride, begin, step int64) {
-	c.work(int64(len(places)))
+// takeElements copies elements begin + step·p of from, for each p of positions, to elements at, at + stride, … of to.
+func takeElements(c *Call, to, from *tensor.Tensor, positions []int64, at, stride, begin, step int64) {
+	c.work(int64(len(positions)))
 	switch from.DType().Size() {
 	case 4:
-		moveAll[uint32](to, from, places, at, stride, begin, step)
+		moveAll[uint32](to, from, positions, at, stride, begin, step)
 	case 8:
-		moveAll[uint64](to, from, places, at, stride, begin, step)
+		moveAll[uint64](to, from, positions, at, stride, begin, step)
 	default:
-		for i, s := range places {
+		for i, s := range positions {
 			c.work(4)
 			moveElement(to, at+int64(i)*stride, from, begin+step*s)
 		}
@@ -159,15 +159,15 @@ func takeElements(c *Call, to, from *tensor.Tensor, places []int64, at, stride, 
 }
 
 // moveAll is takeElements for elements of the size of T.
-func moveAll[T uint32 | uint64](to, from *tensor.Tensor, places []int64, at, stride, begin, step int64) {
+func moveAll[T uint32 | uint64](to, from *tensor.Tensor, positions []int64, at, stride, begin, step int64) {
 	a, b := words[T](to), words[T](from)
-	if a == nil || b == nil { // they do not lie aligned
-		for i, s := range places {
+	if a == nil || b == nil { // the elements are not aligned
+		for i, s := range positions {
 			moveElement(to, at+int64(i)*stride, from, begin+step*s)
 		}
 		return
 	}
-	for _, s := range places {
+	for _, s := range positions {
 		a[at] = b[begin+step*s]
 		at += stride
 	}

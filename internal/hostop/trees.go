@@ -8,6 +8,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines trees, in the type of the samples.
 func init() {
 	register("trees", func(c *Call) error {
 		if len(c.In) < 6 || len(c.In) > 7 {
@@ -61,7 +62,7 @@ type forest[T real] struct {
 	weights, base   []T
 	count           int64 // targets
 	how             aggregate
-	proved          bool // every node leads to nodes and looks at a feature of a row
+	proved          bool // every node refers to nodes and features that exist
 }
 
 // trees sends each row of input 0, x[N, F], down every tree. Input 1 has the roots' indices among the nodes, input 2
@@ -90,7 +91,7 @@ func trees[T real](c *Call) error {
 		given := make([]bool, min(rows, treeBlock)*f.count)
 		return f.blocks(c, 0, rows, sums, given)
 	}
-	if rows >= treeLanes && rows*int64(len(f.roots)) >= int64(len(f.nodes)) { // else walks check what they meet
+	if rows >= treeLanes && rows*int64(len(f.roots)) >= int64(len(f.nodes)) { // otherwise the walks check each node
 		f.prove(c)
 	}
 	const unit = 4 * treeLanes
@@ -131,30 +132,30 @@ func newForest[T real](c *Call) (*forest[T], error) {
 	name, _ := c.Attrs["aggregate"].(string)
 	known := false
 	if f.how, known = aggregates[name]; !known {
-		return nil, diag.Inputf("trees are not combined by %q", name)
+		return nil, diag.Inputf("trees cannot be combined by %q", name)
 	}
 	f.count, _ = c.Attrs["targets"].(int64)
 	if f.base != nil && int64(len(f.base)) != f.count {
-		return nil, diag.Inputf("%d values to begin with for %d targets", len(f.base), f.count)
+		return nil, diag.Inputf("%d base values for %d targets", len(f.base), f.count)
 	}
 	size := int(unsafe.Sizeof(TreeNode[T]{}))
 	if len(words)*4%size != 0 || f.sparse() && len(f.targets) != len(f.weights) {
-		return nil, diag.Inputf("tables of trees whose lengths disagree")
+		return nil, diag.Inputf("the lengths of the trees' tables disagree")
 	}
 	if len(words) > 0 {
 		at := unsafe.Pointer(unsafe.SliceData(words))
 		if uintptr(at)%unsafe.Alignof(TreeNode[T]{}) != 0 {
-			return nil, diag.Internalf("nodes of trees that do not lie aligned")
+			return nil, diag.Internalf("the nodes of trees are not aligned")
 		}
 		f.nodes = unsafe.Slice((*TreeNode[T])(at), len(words)*4/size)
 	}
 	if f.width = int(c.In[0].Shape()[1]); f.width == 0 {
-		f.x = []T{0} // which leaves look at
+		f.x = []T{0} // leaves read a feature too
 	}
 	return f, nil
 }
 
-// prove sets proved if walks that begin at the roots stay within the tables.
+// prove sets proved if every walk that begins at a root stays within the tables.
 func (f *forest[T]) prove(c *Call) {
 	if f.width == 0 {
 		return
@@ -192,7 +193,7 @@ func (f *forest[T]) blocks(c *Call, from, to int64, sums []T, given []bool) erro
 		}
 		for ; row < end; row++ {
 			if err := f.along(c, row, y[(row-first)*f.count:(row-first+1)*f.count],
-				part(given, row-first, f.count)); err != nil {
+				flagsOf(given, row-first, f.count)); err != nil {
 				return err
 			}
 		}
@@ -201,8 +202,8 @@ func (f *forest[T]) blocks(c *Call, from, to int64, sums []T, given []bool) erro
 	return nil
 }
 
-// part returns the flags of a row's count targets; nil if there are none.
-func part(given []bool, row, count int64) []bool {
+// flagsOf returns the flags of a row's count targets; nil if there are no flags.
+func flagsOf(given []bool, row, count int64) []bool {
 	if given == nil {
 		return nil
 	}
@@ -273,7 +274,7 @@ func (f *forest[T]) across(c *Call, from, to int64, y []T, given []bool) error {
 			}
 			for j, node := range at {
 				lane := row + int64(j) - from
-				if err := f.give(node, y[lane*f.count:(lane+1)*f.count], part(given, lane, f.count)); err != nil {
+				if err := f.give(node, y[lane*f.count:(lane+1)*f.count], flagsOf(given, lane, f.count)); err != nil {
 					return err
 				}
 			}
@@ -352,10 +353,10 @@ func (f *forest[T]) descend(c *Call, at *[treeLanes]int32, base *[treeLanes]int,
 			return nil
 		}
 	}
-	return diag.Inputf("a tree leads back to a node")
+	return diag.Inputf("a tree has a cycle")
 }
 
-// hurry is descend for consecutive rows without NaN, from row on, through tables that are proved.
+// hurry is descend for consecutive rows without NaN, beginning with row, through tables that are proved.
 func (f *forest[T]) hurry(c *Call, at *[treeLanes]int32, row int64) error {
 	node, number := unsafe.Sizeof(TreeNode[T]{}), unsafe.Sizeof(T(0))
 	nodes, width := unsafe.Pointer(unsafe.SliceData(f.nodes)), uintptr(f.width)*number
@@ -385,7 +386,7 @@ func (f *forest[T]) hurry(c *Call, at *[treeLanes]int32, row int64) error {
 			return nil
 		}
 	}
-	return diag.Inputf("a tree leads back to a node")
+	return diag.Inputf("a tree has a cycle")
 }
 
 // descendMissing is descend for features that may be NaN.
@@ -418,18 +419,18 @@ func (f *forest[T]) descendMissing(c *Call, at *[treeLanes]int32, base *[treeLan
 			return nil
 		}
 	}
-	return diag.Inputf("a tree leads back to a node")
+	return diag.Inputf("a tree has a cycle")
 }
 
-// astray returns the error of a walk that leaves the tables at node i.
+// astray returns the error for a node or a feature that is not in the tables.
 func (f *forest[T]) astray(i int32) error {
 	if uint(i) >= uint(len(f.nodes)) {
-		return diag.Inputf("a tree looks for node %d of %d", i, len(f.nodes))
+		return diag.Inputf("a tree refers to node %d of %d", i, len(f.nodes))
 	}
-	return diag.Inputf("a tree looks for feature %d of %d", f.nodes[i].Feature, f.width)
+	return diag.Inputf("a tree refers to feature %d of %d", f.nodes[i].Feature, f.width)
 }
 
-// give combines the weights of the leaf node with the targets of a row.
+// give combines the weights of a leaf with the targets of a row.
 func (f *forest[T]) give(node int32, y []T, given []bool) error {
 	leaf := int(f.nodes[node].Info) / 2
 	if !f.sparse() {
@@ -460,7 +461,7 @@ func (f *forest[T]) give(node int32, y []T, given []bool) error {
 		to, w := f.targets[i], f.weights[i]
 		switch {
 		case to < 0 || int(to) >= len(y):
-			return diag.Inputf("a leaf gives to target %d of %d", to, len(y))
+			return diag.Inputf("a leaf has a weight for target %d of %d", to, len(y))
 		case given == nil:
 			y[to] += w
 		case !given[to]:

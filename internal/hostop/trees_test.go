@@ -9,8 +9,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// stump is x[0] <= 1 ? leaf 0 : (x[1] <= 2 or missing ? leaf 1 : leaf 2), over three targets, and the operands of it as
-// they may be changed.
+// stump returns operands of a tree over three targets: x[0] <= 1 ? leaf 0 : (x[1] <= 2 or missing ? leaf 1 : leaf 2).
 func stump() []*tensor.Tensor {
 	inf := int32(math.Float32bits(float32(math.Inf(1))))
 	bits := func(x float32) int32 { return int32(math.Float32bits(x)) }
@@ -23,6 +22,7 @@ func stump() []*tensor.Tensor {
 	}
 }
 
+// TestTrees compares the sums of a small tree with the expected ones.
 func TestTrees(t *testing.T) {
 	attrs := map[string]any{"targets": int64(3), "aggregate": "sum"}
 	out, err := Apply("trees", attrs, stump(), []dtype.DType{dtype.F32})
@@ -35,7 +35,7 @@ func TestTrees(t *testing.T) {
 	}
 }
 
-// TestTreesRefuse: tables that lead astray end in an error, whatever they say.
+// TestTreesRefuse checks that tables with indices out of range, cycles or wrong lengths end in an error.
 func TestTreesRefuse(t *testing.T) {
 	nodes := func(change map[int]int32) *tensor.Tensor {
 		x := stump()[2]
@@ -49,13 +49,13 @@ func TestTreesRefuse(t *testing.T) {
 		to    *tensor.Tensor
 		want  string
 	}{
-		"root":     {1, tensor.Of(int32(5)), "looks for node 5 of 5"},
-		"below":    {1, tensor.Of(int32(-9)), "looks for node -9 of 5"},
+		"root":     {1, tensor.Of(int32(5)), "refers to node 5 of 5"},
+		"below":    {1, tensor.Of(int32(-9)), "refers to node -9 of 5"},
 		"feature":  {2, nodes(map[int]int32{1: 9}), "feature 9 of 2"},
 		"negative": {2, nodes(map[int]int32{1: -1}), "feature -1 of 2"},
-		"cycle":    {2, nodes(map[int]int32{2: 3, 14: 0}), "leads back"},
-		"child":    {2, nodes(map[int]int32{2: 9}), "looks for node"},
-		"far":      {2, nodes(map[int]int32{2: math.MaxInt32}), "looks for node"},
+		"cycle":    {2, nodes(map[int]int32{2: 3, 14: 0}), "has a cycle"},
+		"child":    {2, nodes(map[int]int32{2: 9}), "refers to node"},
+		"far":      {2, nodes(map[int]int32{2: math.MaxInt32}), "refers to node"},
 		"number":   {2, nodes(map[int]int32{7: -2}), "ends at leaf -1"},
 		"leaf":     {2, nodes(map[int]int32{7: 16}), "ends at leaf 8 of 3"},
 		"words":    {2, tensor.Must(tensor.FromSlice([]int32{1, 2, 3}, 1, 3)), "disagree"},
@@ -63,7 +63,7 @@ func TestTreesRefuse(t *testing.T) {
 		"before":   {3, tensor.Of[int32](-4, 1, 3, 3), "ends at leaf 0"},
 		"target":   {4, tensor.Of[int32](3, 1, 2), "target 3 of 3"},
 		"weights":  {5, tensor.Of[float32](1), "disagree"},
-		"base":     {6, tensor.Of[float32](1), "values to begin with"},
+		"base":     {6, tensor.Of[float32](1), "base values"},
 	} {
 		for _, rows := range []int64{4, 40} { // rows one by one, and in lanes
 			in := append(stump(), nil)

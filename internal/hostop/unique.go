@@ -11,7 +11,7 @@ import (
 func init() { register("unique", unique) }
 
 // unique returns the distinct slices along an axis: the slices, the first occurrence of each, the index of each slice
-// of x among them, and their counts. They ascend, or come in the order of their first occurrence. Result 4,
+// of x among them, and their counts. They ascend, or are in the order of their first occurrence. Result 4,
 // i64[2·extent], is scratch.
 func unique(c *Call) error {
 	x := c.In[0]
@@ -36,7 +36,7 @@ func unique(c *Call) error {
 	} else {
 		count = comparedRuns(c, x, run, sorted, first, before, after)
 	}
-	first, rank := first[:count], sorted[:count] // of each run, in the result
+	first, rank := first[:count], sorted[:count] // of each run; rank is its index in the result
 	if keep, _ := c.Attrs["sorted"].(bool); keep {
 		for r := range rank {
 			c.work(1)
@@ -69,19 +69,20 @@ func unique(c *Call) error {
 // slices are compared.
 const mostColumns = 16
 
-// sortedRuns numbers the runs of equal slices in ascending order, and returns how many there are: run has the number
-// for each slice, first the first slice of each run. sorted is scratch. Slice a begins a·after elements after slice 0.
+// sortedRuns numbers the runs of equal slices in ascending order, and returns their count: run receives the number of
+// each slice's run, first the first slice of each run. sorted is scratch. Slice a begins a·after elements after slice
+// 0.
 func sortedRuns(c *Call, x *tensor.Tensor, run, sorted, first []int64, before, after int64) int64 {
 	keys, list := keysOf(x, false), entries(sorted)
-	// begin is where column i of slice 0 lies.
+	// begin returns the index of column i of slice 0.
 	begin := func(i int64) int64 { return i/after*int64(len(run))*after + i%after }
 	columns := before * after
 	var chunk [512]uint64
 	for at := 0; at < len(list); at += len(chunk) {
-		part := chunk[:min(len(chunk), len(list)-at)]
-		c.work(int64(len(part)))
-		keys.read(part, begin(columns-1)+int64(at)*after, after)
-		for i, key := range part {
+		piece := chunk[:min(len(chunk), len(list)-at)]
+		c.work(int64(len(piece)))
+		keys.read(piece, begin(columns-1)+int64(at)*after, after)
+		for i, key := range piece {
 			list[at+i] = key<<32 | uint64(at+i)
 		}
 	}
@@ -90,12 +91,12 @@ func sortedRuns(c *Call, x *tensor.Tensor, run, sorted, first []int64, before, a
 			from := begin(column)
 			for i, e := range list {
 				c.work(2)
-				list[i] = keys.one(from+placeOf(e)*after)<<32 | e&math.MaxUint32
+				list[i] = keys.one(from+indexOf(e)*after)<<32 | e&math.MaxUint32
 			}
 		}
 		keys.sort(c, list, entries(first), begin(column), after)
 	}
-	// differ reports whether two slices do.
+	// differ reports whether two slices differ.
 	differ := func(a, b int64) bool {
 		for column := range columns {
 			if from := begin(column); keys.one(from+a*after) != keys.one(from+b*after) {
@@ -107,8 +108,8 @@ func sortedRuns(c *Call, x *tensor.Tensor, run, sorted, first []int64, before, a
 	count, last := int64(0), entry(0)
 	for i, e := range list {
 		c.work(2 + columns)
-		s := placeOf(e)
-		if i == 0 || e>>32 != last>>32 || (keys.wide || columns > 1) && differ(s, placeOf(last)) {
+		s := indexOf(e)
+		if i == 0 || e>>32 != last>>32 || (keys.wide || columns > 1) && differ(s, indexOf(last)) {
 			first[count] = s
 			count++
 		}

@@ -12,8 +12,8 @@ func Why(name string) string {
 
 const (
 	sizeOfData  = "the data decide its results' sizes"
-	orderOfData = "the data decide what it does next"
-	oneByOne    = "a random number is made from the one before it"
+	orderOfData = "each of its steps depends on the data"
+	oneByOne    = "each random number is computed from the previous one"
 )
 
 // whys are the reasons, by the operator or by the family that its name begins with.
@@ -31,9 +31,9 @@ var whys = map[string]string{
 	"ngrams":              orderOfData,
 	"non_max_suppression": sizeOfData,
 	"nonzero":             sizeOfData,
-	"random":              "its generator multiplies integers of 32 bits to 64, which no loop nest does",
-	"sequence":            "it works on lists of tensors",
-	"text":                "it works on text",
+	"random":              "its generator multiplies integers of 32 bits to 64 bits, which a loop nest cannot do",
+	"sequence":            "it computes with lists of tensors",
+	"text":                "it computes with strings",
 	"topk":                orderOfData,
 	"trees":               orderOfData,
 	"unique":              sizeOfData,

@@ -2,7 +2,7 @@ package hostop
 
 import "testing"
 
-// TestWhy: each host operator has a reason to be one, and no reason is left over.
+// TestWhy checks that each host operator has a reason, and that each reason belongs to a host operator.
 func TestWhy(t *testing.T) {
 	used := map[string]bool{}
 	for _, name := range Names() {
@@ -14,10 +14,10 @@ func TestWhy(t *testing.T) {
 	}
 	for name, reason := range whys {
 		if !used[reason] {
-			t.Errorf("the reason of %s is no host operator's", name)
+			t.Errorf("the reason of %s belongs to no host operator", name)
 		}
 	}
 	if Why("convolution") != "" {
-		t.Error("what is no host operator has a reason to be one")
+		t.Error("an operator that is not a host operator has a reason to be one")
 	}
 }

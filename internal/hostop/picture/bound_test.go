@@ -18,7 +18,7 @@ import (
 	"github.com/weirml/weir/internal/hostop/picture/decoding"
 )
 
-// taken is what decoding takes of Go's heap, in bytes, and what it asked for.
+// taken returns the bytes of Go's heap that decoding allocates, and those that it reserved.
 func taken(data []byte) (bytes, asked int64, err error) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -28,7 +28,7 @@ func taken(data []byte) (bytes, asked int64, err error) {
 	return int64(after.TotalAlloc - before.TotalAlloc), asked, err
 }
 
-// tiffOf is a TIFF of one strip, or tile, with these values of tags.
+// tiffOf returns a TIFF of one strip or tile, with the given tags and their values.
 func tiffOf(body []byte, tags ...[2]uint32) []byte {
 	b := []byte("II*\x00")
 	b = binary.LittleEndian.AppendUint32(b, uint32(8+len(body)))
@@ -43,7 +43,7 @@ func tiffOf(body []byte, tags ...[2]uint32) []byte {
 	return append(b, 0, 0, 0, 0)
 }
 
-// webpOf is a file of these chunks.
+// webpOf returns a WebP file of the given chunks. If declared is not 0, its header has this size.
 func webpOf(declared uint32, chunks ...string) []byte {
 	var all []byte
 	for _, c := range chunks {
@@ -55,7 +55,7 @@ func webpOf(declared uint32, chunks ...string) []byte {
 	return append(append(binary.LittleEndian.AppendUint32([]byte("RIFF"), declared), "WEBP"...), all...)
 }
 
-// hostile are files that declare much and hold little, or hold what grows.
+// hostile returns files whose headers declare large pictures, files whose decoding takes much memory, and valid files.
 func hostile(t *testing.T) map[string][]byte {
 	gray := func(width, height, compression uint32, more ...[2]uint32) []byte {
 		tags := append([][2]uint32{{256, width}, {257, height}, {258, 8}, {259, compression}, {262, 1}, {273, 8}, {277, 1},
@@ -139,11 +139,11 @@ func hostile(t *testing.T) map[string][]byte {
 	return list
 }
 
-// unasked is what decoding may take of Go's heap before it asks, in bytes.
+// unasked is the most bytes of Go's heap that decoding may allocate beyond those that it reserved.
 const unasked = 1 << 20
 
-// TestBound decodes hostile files and good ones: none takes more of Go's heap than it asked for first, none of few
-// bytes much, and one that is refused takes next to nothing.
+// TestBound decodes hostile and valid files. It checks that none allocates more of Go's heap than it reserved, that a
+// small file allocates little, and that a refused reservation ends the decoding.
 func TestBound(t *testing.T) {
 	refusal := errors.New("refused")
 	for name, data := range hostile(t) {

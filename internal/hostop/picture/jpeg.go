@@ -30,13 +30,13 @@ type component struct {
 	h, v          int // sampling factors
 	quantizer     byte
 	width, height int // in samples
-	across, down  int // in blocks, those that hold samples
-	rowBlocks     int // blocks in a row of memory: whole units
+	across, down  int // in blocks that hold samples
+	rowBlocks     int // blocks in a row of memory, a multiple of those in a unit
 	stride        int
 	plane         []byte
 	coefficients  []int16    // of a progressive picture: 64 to a block
 	table         *[64]int32 // the quantization table of its first scan
-	predicted     int32      // the last block's mean
+	predicted     int32      // the DC coefficient of the previous block
 }
 
 // jpeg is a file under decoding.
@@ -49,13 +49,13 @@ type jpeg struct {
 	components    []component
 	hMost, vMost  int
 	quantizers    [4]*[64]int32
-	huffman       [2][4]*huffman // of means, of the rest
+	huffman       [2][4]*huffman // of DC and of AC coefficients
 	interval      int            // units between restarts; 0: none
 	jfif          bool
-	adobe         int // its transform; −1: no such marker
+	adobe         int // the color transform in Adobe's marker; −1: no such marker
 	bits          bitReader
 	scans         int
-	run           int // blocks that the current end-of-band run still covers
+	run           int // blocks left in the current end-of-band run
 }
 
 // decodeJPEG reads a sequential or progressive JPEG picture of 8 bits with Huffman codes.
@@ -115,7 +115,7 @@ func decodeJPEG(f *decoding.File) (*decoding.Picture, error) {
 	return d.picture()
 }
 
-// marker returns the next marker; it skips the bytes before it.
+// marker skips the bytes before the next marker and returns it.
 func (d *jpeg) marker() (int, error) {
 	for ; d.at+1 < len(d.data); d.at++ {
 		if d.data[d.at] == 0xff && d.data[d.at+1] != 0 && d.data[d.at+1] != 0xff {
@@ -126,7 +126,7 @@ func (d *jpeg) marker() (int, error) {
 	return 0, decoding.Corrupt("the file ends before its picture does")
 }
 
-// segment returns the contents of the segment that begins here.
+// segment reads a segment and returns its contents.
 func (d *jpeg) segment() ([]byte, error) {
 	rest := d.data[d.at:]
 	if len(rest) < 2 {
@@ -150,11 +150,11 @@ func (d *jpeg) defineQuantizers(body []byte) error {
 			return decoding.Corrupt("a quantization table %d of %d bytes", number, len(body))
 		}
 		table := new([64]int32)
-		for i, place := range zigzag {
+		for i, index := range zigzag {
 			if wide == 0 {
-				table[place] = int32(body[i])
+				table[index] = int32(body[i])
 			} else {
-				table[place] = int32(binary.BigEndian.Uint16(body[2*i:]))
+				table[index] = int32(binary.BigEndian.Uint16(body[2*i:]))
 			}
 		}
 		d.quantizers[number], body = table, body[size:]
@@ -199,7 +199,7 @@ func (d *jpeg) frame(body []byte) error {
 		c.stride = 8 * c.rowBlocks
 		blocks += int64(c.rowBlocks) * int64(ceil(d.height, 8*d.vMost)*c.v)
 	}
-	// No code is shorter than a bit, and every block has one for its mean.
+	// No code is shorter than a bit, and every block has a code for its DC coefficient.
 	if err := plausible(blocks, len(d.data), 8); err != nil {
 		return err
 	}
@@ -218,7 +218,7 @@ func (d *jpeg) frame(body []byte) error {
 			c.coefficients = make([]int16, samples)
 		}
 		for j := range c.plane {
-			c.plane[j] = 128 // what is missing is gray
+			c.plane[j] = 128 // samples that the file lacks are gray
 		}
 	}
 	d.components = list
@@ -227,7 +227,7 @@ func (d *jpeg) frame(body []byte) error {
 
 func ceil(a, b int) int { return (a + b - 1) / b }
 
-// picture transforms the blocks that are not yet transformed and returns the rows.
+// picture transforms the blocks of a progressive picture and returns its rows.
 func (d *jpeg) picture() (*decoding.Picture, error) {
 	if d.progressive {
 		for i := range d.components {
@@ -255,8 +255,8 @@ func (d *jpeg) picture() (*decoding.Picture, error) {
 	}}, nil
 }
 
-// conversion returns the conversion from the file's colors to red, green and blue. JPEG does not name the colors; the
-// markers of JFIF and Adobe do, or else the components' names suggest them, as in other decoders.
+// conversion returns the conversion from the file's colors to red, green and blue. JPEG does not name the colors; they
+// follow from the markers of JFIF and Adobe or else, as in other decoders, from the components' names.
 func (d *jpeg) conversion() func(p [4]byte) (r, g, b byte) {
 	transformed := func(p [4]byte) (r, g, b byte) { return decoding.ToRGB(p[0], p[1], p[2]) }
 	switch c := d.components; {
@@ -269,7 +269,7 @@ func (d *jpeg) conversion() func(p [4]byte) (r, g, b byte) {
 		}
 		return transformed
 	case d.adobe > 0:
-		// Inks are written inverted, those of transformed pictures twice.
+		// Inks are stored inverted, and inverted twice in transformed pictures.
 		return func(p [4]byte) (r, g, b byte) {
 			r, g, b = transformed(p)
 			return inkToRGB(r, g, b, 255-p[3])

@@ -4,14 +4,15 @@ import (
 	"github.com/weirml/weir/internal/hostop/picture/decoding"
 )
 
-// mostScans is the largest number of scans of a file: each passes over all blocks, however few bytes it has.
+// mostScans is the largest number of scans of a file. It bounds the work, because a scan of few bytes may pass over all
+// blocks.
 const mostScans = 256
 
-// huffman is a code: for each length its first code and the index of its symbols.
+// huffman is a Huffman code.
 type huffman struct {
-	fast    [256]uint16 // by the next 8 bits: the length and the symbol; 0: a longer code
+	fast    [256]uint16 // the length and the symbol by the next 8 bits; 0: the code is longer
 	last    [17]int32   // the largest code of each length, −1: none
-	offset  [17]int32   // from a code to its symbol's index
+	offset  [17]int32   // to be added to a code; the sum is its symbol's index
 	symbols []byte
 }
 
@@ -35,7 +36,7 @@ func (d *jpeg) defineHuffman(body []byte) error {
 		for length := 1; length <= 16; length++ {
 			n := int32(counts[length-1])
 			if code+n > 1<<length {
-				return decoding.Corrupt("codes of length %d run over", length)
+				return decoding.Corrupt("too many codes of length %d", length)
 			}
 			h.offset[length], h.last[length] = index-code, code+n-1
 			if n == 0 {
@@ -55,7 +56,7 @@ func (d *jpeg) defineHuffman(body []byte) error {
 		if class == 0 {
 			for _, s := range h.symbols {
 				if s > 15 {
-					return decoding.Corrupt("a mean of %d bits", s)
+					return decoding.Corrupt("a DC coefficient of %d bits", s)
 				}
 			}
 		}
@@ -70,7 +71,7 @@ type bitReader struct {
 	at    int
 	bits  uint64
 	count int // of bits
-	zeros int // how many of them are made up
+	zeros int // bits buffered after the end, all zero
 	ended bool
 }
 
@@ -99,7 +100,7 @@ func (r *bitReader) fill() {
 	}
 }
 
-// spent reports whether bits have been used that are not there.
+// spent reports whether bits after the end have been read.
 func (r *bitReader) spent() bool { return r.zeros > r.count }
 
 // take returns the next n bits, at most 16.
@@ -111,7 +112,7 @@ func (r *bitReader) take(n int) int32 {
 	return int32(r.bits>>r.count) & (1<<n - 1)
 }
 
-// signed returns a number of n bits of magnitude; its first bit is 0 if it is negative.
+// signed returns a number with n bits of magnitude. The first bit of a negative number is 0.
 func (r *bitReader) signed(n int) int32 {
 	if n == 0 {
 		return 0
@@ -139,19 +140,19 @@ func (r *bitReader) symbol(h *huffman) (byte, error) {
 			return h.symbols[code+h.offset[length]], nil
 		}
 	}
-	return 0, decoding.Corrupt("a code that no symbol has")
+	return 0, decoding.Corrupt("a code without a symbol")
 }
 
 // scan is the header of a pass over the picture, with the tables for its blocks.
 type scan struct {
-	parts       []scanPart
+	components  []scanComponent
 	first, last int  // of the coefficients, in their order in the file
-	refining    bool // bits of lower weight for what an earlier scan gave
-	low         uint // the weight of its last bit
+	refining    bool // the scan has the next bit of coefficients of an earlier scan
+	low         uint // the position of its lowest bit
 }
 
-// scanPart is a component of a scan.
-type scanPart struct {
+// scanComponent is a component of a scan.
+type scanComponent struct {
 	c        *component
 	mean, ac *huffman
 }
@@ -172,30 +173,30 @@ func (d *jpeg) scan(body []byte) error {
 		return decoding.Corrupt("a scan of coefficients %d to %d, %d, of %d components", s.first, s.last, tail[2], count)
 	}
 	for i := range count {
-		part := scanPart{}
+		component := scanComponent{}
 		for j := range d.components {
 			if d.components[j].id == body[1+2*i] {
-				part.c = &d.components[j]
+				component.c = &d.components[j]
 			}
 		}
-		if part.c == nil || body[2+2*i]>>4 > 3 || body[2+2*i]&15 > 3 {
+		if component.c == nil || body[2+2*i]>>4 > 3 || body[2+2*i]&15 > 3 {
 			return decoding.Corrupt("a scan of a component %d that is not there", body[1+2*i])
 		}
-		for _, other := range s.parts {
-			if other.c == part.c {
+		for _, other := range s.components {
+			if other.c == component.c {
 				return decoding.Corrupt("a scan of one component twice")
 			}
 		}
-		part.mean, part.ac = d.huffman[0][body[2+2*i]>>4], d.huffman[1][body[2+2*i]&15]
-		if part.mean == nil && s.first == 0 && !s.refining || part.ac == nil && s.last > 0 {
+		component.mean, component.ac = d.huffman[0][body[2+2*i]>>4], d.huffman[1][body[2+2*i]&15]
+		if component.mean == nil && s.first == 0 && !s.refining || component.ac == nil && s.last > 0 {
 			return decoding.Corrupt("a scan without its codes")
 		}
-		if part.c.table == nil {
-			if part.c.table = d.quantizers[part.c.quantizer]; part.c.table == nil {
+		if component.c.table == nil {
+			if component.c.table = d.quantizers[component.c.quantizer]; component.c.table == nil {
 				return decoding.Corrupt("a scan without its quantization table")
 			}
 		}
-		s.parts = append(s.parts, part)
+		s.components = append(s.components, component)
 	}
 	if d.scans++; d.scans > mostScans {
 		return decoding.Corrupt("more than %d scans", mostScans)
@@ -213,33 +214,33 @@ func (d *jpeg) scan(body []byte) error {
 // units decodes the units of a scan: blocks of one component, or of all interleaved ones.
 func (d *jpeg) units(s *scan) error {
 	across, down := ceil(d.width, 8*d.hMost), ceil(d.height, 8*d.vMost)
-	single := len(s.parts) == 1
+	single := len(s.components) == 1
 	if single {
-		across, down = s.parts[0].c.across, s.parts[0].c.down
+		across, down = s.components[0].c.across, s.components[0].c.down
 	}
 	for unit := range across * down {
-		d.file.Did(int64(64 * len(s.parts)))
+		d.file.Did(int64(64 * len(s.components)))
 		if d.interval > 0 && unit > 0 && unit%d.interval == 0 {
 			d.resume()
 		}
 		if d.bits.spent() {
 			if d.interval == 0 || d.bits.ended {
-				return nil // the rest stays as it is
+				return nil // the other blocks are not changed
 			}
 			continue
 		}
 		x, y := unit%across, unit/across
-		for i := range s.parts {
-			part := &s.parts[i]
-			c := part.c
+		for i := range s.components {
+			component := &s.components[i]
+			c := component.c
 			if single {
-				if err := d.block(s, part, x, y); err != nil {
+				if err := d.block(s, component, x, y); err != nil {
 					return err
 				}
 				continue
 			}
 			for j := range c.h * c.v {
-				if err := d.block(s, part, x*c.h+j%c.h, y*c.v+j/c.h); err != nil {
+				if err := d.block(s, component, x*c.h+j%c.h, y*c.v+j/c.h); err != nil {
 					return err
 				}
 			}
@@ -256,7 +257,7 @@ func (d *jpeg) restart() {
 	}
 }
 
-// resume continues after a restart marker; if another marker is found, no bits are left.
+// resume continues after the next restart marker. If the next marker is another one, no bits are left.
 func (d *jpeg) resume() {
 	d.restart()
 	at := d.bits.at
@@ -271,11 +272,11 @@ func (d *jpeg) resume() {
 }
 
 // block decodes the bits of one block in a scan.
-func (d *jpeg) block(s *scan, part *scanPart, x, y int) error {
-	c := part.c
+func (d *jpeg) block(s *scan, component *scanComponent, x, y int) error {
+	c := component.c
 	if !d.progressive {
 		var block [64]int32
-		if err := d.sequential(part, &block); err != nil {
+		if err := d.sequential(component, &block); err != nil {
 			return err
 		}
 		idct(&block, c.plane[8*y*c.stride+8*x:], c.stride)
@@ -284,30 +285,30 @@ func (d *jpeg) block(s *scan, part *scanPart, x, y int) error {
 	block := (*[64]int16)(c.coefficients[64*(y*c.rowBlocks+x):])
 	switch {
 	case s.first > 0 && s.refining:
-		return d.refine(s, part.ac, block)
+		return d.refine(s, component.ac, block)
 	case s.first > 0:
-		return d.spectrum(s, part.ac, block)
+		return d.spectrum(s, component.ac, block)
 	case s.refining:
 		block[0] |= int16(d.bits.take(1) << s.low)
 		return nil
 	}
-	size, err := d.bits.symbol(part.mean)
+	size, err := d.bits.symbol(component.mean)
 	c.predicted += d.bits.signed(int(size))
 	block[0] = int16(c.predicted << s.low)
 	return err
 }
 
 // sequential decodes all coefficients of a block, dequantized.
-func (d *jpeg) sequential(part *scanPart, block *[64]int32) error {
-	c := part.c
-	size, err := d.bits.symbol(part.mean)
+func (d *jpeg) sequential(component *scanComponent, block *[64]int32) error {
+	c := component.c
+	size, err := d.bits.symbol(component.mean)
 	if err != nil {
 		return err
 	}
 	c.predicted += d.bits.signed(int(size))
 	block[0] = c.predicted * c.table[0]
 	for k := 1; k < 64; k++ {
-		rs, err := d.bits.symbol(part.ac)
+		rs, err := d.bits.symbol(component.ac)
 		if err != nil {
 			return err
 		}
@@ -322,14 +323,14 @@ func (d *jpeg) sequential(part *scanPart, block *[64]int32) error {
 		k += zeros
 		v := d.bits.signed(size)
 		if k < 64 {
-			place := zigzag[k]
-			block[place] = v * c.table[place]
+			index := zigzag[k]
+			block[index] = v * c.table[index]
 		}
 	}
 	return nil
 }
 
-// spectrum decodes the first scan of some coefficients of a block.
+// spectrum decodes a block in the first scan of some AC coefficients.
 func (d *jpeg) spectrum(s *scan, codes *huffman, block *[64]int16) error {
 	if d.run > 0 {
 		d.run--
@@ -358,11 +359,12 @@ func (d *jpeg) spectrum(s *scan, codes *huffman, block *[64]int16) error {
 	return nil
 }
 
-// refine decodes one more bit of some coefficients of a block: of the nonzero ones, and of those that become ±1.
+// refine decodes the next bit of a block's AC coefficients in a scan: of those that are not zero, and of those that
+// become ±1.
 func (d *jpeg) refine(s *scan, codes *huffman, block *[64]int16) error {
 	one := int16(1) << s.low
 	k := s.first
-	// correct goes on over coefficients until it has passed so many zeros, and is at the next.
+	// correct refines coefficients up to the zero that follows the given number of zeros.
 	correct := func(zeros int) {
 		for ; k <= s.last; k++ {
 			v := &block[zigzag[k]]

@@ -1,7 +1,7 @@
 package picture
 
-// idct is the inverse cosine transform of a block of coefficients (in natural order, dequantized), as samples from 0 to
-// 255 in rows that are stride apart.
+// idct stores the inverse cosine transform of a block of dequantized coefficients in natural order: samples from 0 to
+// 255, in rows at the given stride.
 //
 // It is Loeffler, Ligtenberg and Moschytz's algorithm (Practical Fast 1-D DCT Algorithms with 11 Multiplications, 1989)
 // in 13 bits of fraction, columns first, with two bits kept between the passes: the fixed-point choices of the
@@ -21,7 +21,7 @@ func idct(c *[64]int32, out []byte, stride int) {
 	}
 }
 
-// transform8 transforms 8 numbers, step apart, in place; it rounds the results by shift bits.
+// transform8 transforms 8 numbers, at the given step, in place. It divides the results by 1<<shift and rounds them.
 func transform8(v []int32, step int, shift uint) {
 	const (
 		c0298, c0390, c0541, c0765 = 2446, 3196, 4433, 6270 // of √2·cos and sums of them, in 13 bits
@@ -30,12 +30,12 @@ func transform8(v []int32, step int, shift uint) {
 	)
 	in := func(i int) int32 { return v[i*step] }
 	half := int32(1) << (shift - 1)
-	// Even part.
+	// Even coefficients.
 	z := (in(2) + in(6)) * c0541
 	t2, t3 := z-in(6)*c1847, z+in(2)*c0765
 	t0, t1 := (in(0)+in(4))<<13, (in(0)-in(4))<<13
 	e0, e3, e1, e2 := t0+t3, t0-t3, t1+t2, t1-t2
-	// Odd part.
+	// Odd coefficients.
 	o0, o1, o2, o3 := in(7), in(5), in(3), in(1)
 	z1, z2, z3, z4 := (o0+o3)*-c0899, (o1+o2)*-c2562, o0+o2, o1+o3
 	z5 := (z3 + z4) * c1175
@@ -50,7 +50,7 @@ func transform8(v []int32, step int, shift uint) {
 // upsampler computes a row of a component at the picture's full size from a row of its samples and, with vertical
 // interpolation, the neighbouring row.
 type upsampler struct {
-	h, v          int  // how many times larger the picture is
+	h, v          int  // the factors
 	width, height int  // of the component
 	fancy         bool // interpolated, where the factors allow it
 	sums          []int32
@@ -113,7 +113,7 @@ func (u *upsampler) row(plane []byte, stride, y int, out []byte) {
 	}
 }
 
-// inkToRGB converts a pixel of four inks to red, green and blue.
+// inkToRGB converts a pixel of cyan, magenta, yellow and black to red, green and blue.
 func inkToRGB(c, m, y, k byte) (r, g, b byte) {
 	white := int32(255 - k)
 	remains := func(ink byte) byte {

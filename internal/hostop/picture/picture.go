@@ -2,8 +2,8 @@
 // Pillow gives (which are those of libjpeg-turbo, OpenJPEG and libwebp; the sYCC colors of JPEG 2000 alone may differ
 // by one).
 //
-// Files are hostile: what a header declares is compared with MaxPixels and with the bytes that follow, and the memory
-// that reading takes of Go's heap is asked for, before any is taken.
+// Files may be hostile. Before a decoder allocates memory, it compares the extents in the header with MaxPixels and
+// with the number of bytes that follow, and reserves the bytes of Go's heap that it needs.
 package picture
 
 import (
@@ -18,7 +18,7 @@ import (
 // supported.
 const MaxPixels = decoding.MaxPixels
 
-// ErrCorrupt is wrapped by every error that says that the bytes are not a picture, or a broken one.
+// ErrCorrupt is wrapped by every error for bytes that are not a picture, or a broken one.
 var ErrCorrupt = decoding.ErrCorrupt
 
 // Picture is a decoded picture.
@@ -31,37 +31,40 @@ type format struct {
 	decode func(f *decoding.File) (*decoding.Picture, error)
 }
 
-// told is a reader of a file that reports the work of its bytes. A byte may make many pixels.
-type told struct {
+// countingReader reads a file and reports stepsOfAByte steps of work for each byte.
+type countingReader struct {
 	*bytes.Reader
 	file *decoding.File
 }
 
-// stepsOfAByte is the number of steps that Go's decoders may do for a byte.
+// stepsOfAByte is the number of steps that are reported for a byte, which Go's decoders may turn into many pixels.
 const stepsOfAByte = 64
 
-func (t told) Read(p []byte) (int, error) {
+// Read implements io.Reader.
+func (t countingReader) Read(p []byte) (int, error) {
 	n, err := t.Reader.Read(p)
 	t.file.Did(int64(n) * stepsOfAByte)
 	return n, err
 }
 
-func (t told) ReadByte() (byte, error) {
+// ReadByte implements io.ByteReader.
+func (t countingReader) ReadByte() (byte, error) {
 	t.file.Did(stepsOfAByte)
 	return t.Reader.ReadByte()
 }
 
-func (t told) ReadAt(p []byte, at int64) (int, error) {
+// ReadAt implements io.ReaderAt.
+func (t countingReader) ReadAt(p []byte, at int64) (int, error) {
 	n, err := t.Reader.ReadAt(p, at)
 	t.file.Did(int64(n) * stepsOfAByte)
 	return n, err
 }
 
-// magic returns a function that reports whether a file begins with one of the given texts.
-func magic(texts ...string) func([]byte) bool {
+// magic returns a function that reports whether a file begins with one of the given prefixes.
+func magic(prefixes ...string) func([]byte) bool {
 	return func(data []byte) bool {
-		for _, text := range texts {
-			if bytes.HasPrefix(data, []byte(text)) {
+		for _, prefix := range prefixes {
+			if bytes.HasPrefix(data, []byte(prefix)) {
 				return true
 			}
 		}
@@ -82,9 +85,9 @@ var formats = []format{
 }
 
 // Decode decodes a picture of any format; its first bytes tell the format. The error wraps ErrCorrupt if the bytes are
-// not a picture, and is a *diag.Error if the kind is not supported. If reserve is not nil, Decode asks it for the most
-// bytes of Go's heap that it may take, and returns its error. If work is not nil, Decode reports its steps to it; work
-// may end Decode by a panic.
+// not a picture, and is a *diag.Error if the kind is not supported. If reserve is not nil, Decode calls it with the
+// most bytes of Go's heap that it may allocate, and returns its error. If work is not nil, Decode calls it with the
+// number of steps done; work may end Decode by a panic.
 func Decode(data []byte, reserve func(bytes int64) error, work func(steps int64)) (*decoding.Picture, error) {
 	for _, f := range formats {
 		if f.begins(data) {
@@ -98,8 +101,8 @@ func Decode(data []byte, reserve func(bytes int64) error, work func(steps int64)
 	return nil, decoding.Corrupt("the first bytes are of no known format")
 }
 
-// plausible checks that a picture of so many bits can come out of so many bytes, each of which gives at most most
-// bits.
+// plausible checks that the given number of bytes can encode a picture of the given number of bits, if each byte
+// encodes at most `most` bits.
 func plausible(bits int64, bytes int, most int64) error {
 	if bits/most > int64(bytes) {
 		return decoding.Corrupt("%d bytes are too few for %d bits of picture", bytes, bits)

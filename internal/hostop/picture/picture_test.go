@@ -17,7 +17,7 @@ import (
 	"github.com/weirml/weir/internal/hostop/picture/decoding"
 )
 
-// pixels are all the pixels of a picture.
+// pixels returns all pixels of a picture.
 func pixels(p *decoding.Picture) []byte {
 	out := make([]byte, 3*p.Width*p.Height)
 	for y := range p.Height {
@@ -26,8 +26,8 @@ func pixels(p *decoding.Picture) []byte {
 	return out
 }
 
-// TestPictures decodes the files of testdata/pictures to exactly the pixels that Pillow gives, of which sums.txt has
-// the extents and SHA-256, both made by make.py.
+// TestPictures compares the decoded files of testdata/pictures with the extents and the SHA-256 of Pillow's pixels,
+// which sums.txt has. make.py writes both.
 func TestPictures(t *testing.T) {
 	list, err := os.ReadFile("testdata/pictures/sums.txt")
 	if err != nil {
@@ -52,15 +52,15 @@ func TestPictures(t *testing.T) {
 	}
 }
 
-// jpegHeader is a file that declares a picture and holds nothing of it.
+// jpegHeader returns a JPEG file with the header of a picture, followed by the given bytes.
 func jpegHeader(width, height uint16, process byte, more ...byte) []byte {
 	frame := []byte{0xff, 0xd8, 0xff, process, 0, 17, 8, byte(height >> 8), byte(height), byte(width >> 8), byte(width), 3,
 		1, 0x22, 0, 2, 0x11, 0, 3, 0x11, 0}
 	return append(frame, more...)
 }
 
-// jpeg2000Header is the header of a JPEG 2000 picture in square tiles, and with levels one tile that is empty, whose
-// precincts are as small as can be.
+// jpeg2000Header returns a JPEG 2000 file with the header of a picture in square tiles. If levels is not 0, it also has
+// an empty tile, whose precincts have the smallest size.
 func jpeg2000Header(width, height, tile uint32, components uint16, levels byte) []byte {
 	b := []byte{0xff, 0x4f, 0xff, 0x51, 0, 0, 0, 0}
 	for _, v := range []uint32{width, height, 0, 0, tile, tile, 0, 0} {
@@ -79,7 +79,7 @@ func jpeg2000Header(width, height, tile uint32, components uint16, levels byte) 
 	return append(b, 0xff, 0xd9)
 }
 
-// TestHostile gives files that mean harm: what they declare is not believed, and the error says what is wrong.
+// TestHostile checks the errors for corrupt files and for files whose headers declare large pictures.
 func TestHostile(t *testing.T) {
 	png := func(width, height uint32) []byte {
 		data := append([]byte("\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"), make([]byte, 17)...)
@@ -158,7 +158,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestCut cuts each file short, and changes a byte of it: what comes is a picture or an error, never a panic.
+// TestCut checks that no truncated or changed file makes a decoder panic.
 func TestCut(t *testing.T) {
 	files, err := filepath.Glob("testdata/pictures/*.*")
 	if err != nil || len(files) == 0 {
@@ -183,7 +183,7 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// FuzzDecode looks for files that make a decoder panic, or give rows that it has not.
+// FuzzDecode looks for files that make a decoder or a decoded picture panic.
 func FuzzDecode(f *testing.F) {
 	files, err := filepath.Glob("testdata/pictures/*.*")
 	if err != nil {

@@ -13,7 +13,7 @@ type pnm struct {
 	at   int
 }
 
-// decodePNM reads the formats P1 to P6 of Netpbm. Samples are scaled to 255 if the file's largest is another number.
+// decodePNM reads the formats P1 to P6 of Netpbm. Samples are scaled to at most 255.
 func decodePNM(from *decoding.File) (*decoding.Picture, error) {
 	data := from.Data
 	f := &pnm{data: data, at: 2}
@@ -49,7 +49,7 @@ func decodePNM(from *decoding.File) (*decoding.Picture, error) {
 		}
 	}
 	rowSamples := width * channels
-	var sample func(i int64) int64 // of all rows
+	var sample func(i int64) int64 // its index counts through all rows
 	if kind < '4' {
 		if err := plausible(rowSamples*height, len(f.data)-f.at, 1); err != nil {
 			return nil, err
@@ -57,7 +57,7 @@ func decodePNM(from *decoding.File) (*decoding.Picture, error) {
 		if err := from.Take(2 * rowSamples * height); err != nil {
 			return nil, err
 		}
-		samples, err := f.plain(from, rowSamples*height, most, bitmap)
+		samples, err := f.decimal(from, rowSamples*height, most, bitmap)
 		if err != nil {
 			return nil, err
 		}
@@ -91,7 +91,7 @@ func (f *pnm) space() {
 	}
 }
 
-// number reads a number of at most most.
+// number reads a decimal number of at most `most`.
 func (f *pnm) number(most int64) (int64, error) {
 	f.space()
 	begin := f.at
@@ -105,8 +105,8 @@ func (f *pnm) number(most int64) (int64, error) {
 	return v, nil
 }
 
-// plain reads count samples in decimal notation; those of a bitmap need no space between them.
-func (f *pnm) plain(from *decoding.File, count, most int64, bitmap bool) ([]uint16, error) {
+// decimal reads count samples in decimal notation; those of a bitmap need no space between them.
+func (f *pnm) decimal(from *decoding.File, count, most int64, bitmap bool) ([]uint16, error) {
 	if err := plausible(count, len(f.data)-f.at, 1); err != nil {
 		return nil, err
 	}
@@ -129,7 +129,7 @@ func (f *pnm) plain(from *decoding.File, count, most int64, bitmap bool) ([]uint
 	return samples, nil
 }
 
-// binary returns a function of binary samples: bits (rows begin at a byte), bytes, or pairs of bytes.
+// binary returns a function that reads a binary sample: a bit (each row begins at a byte), a byte, or a pair of bytes.
 func (f *pnm) binary(rowSamples, height, most int64, bitmap bool) (func(i int64) int64, error) {
 	f.at++ // one white space
 	rowBytes := rowSamples

@@ -21,7 +21,7 @@ import (
 func decodePNG(f *decoding.File) (*decoding.Picture, error) {
 	return decodeBy(f, png.DecodeConfig, png.Decode, decoding.PixelsOfByte, func(c image.Config) (int64, error) {
 		pixels := int64(c.Width) * int64(c.Height)
-		// The picture, and as much again of the passes of an interlaced one; a few rows.
+		// The picture, as many bytes again for the passes of an interlaced one, and a few rows.
 		return 2*pixelBytes(c)*pixels + 64*int64(c.Width), plausible(pixels, len(f.Data), decoding.PixelsOfByte)
 	})
 }
@@ -56,7 +56,7 @@ func decodeTIFF(f *decoding.File) (*decoding.Picture, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The decoder takes the bits of a fax for white on black, whatever the file says.
+	// The decoder reads the bits of a fax as white on black and ignores the tag for it.
 	black := tiffTag(f.Data, tiffPhotometric)
 	if row := p.Row; (compression == 3 || compression == 4) && black == 1 {
 		p.Row = func(y int, rgb []byte) {
@@ -103,10 +103,11 @@ func decodeBMP(f *decoding.File) (*decoding.Picture, error) {
 	})
 }
 
-// decodeBy reads a picture by a decoder of Go's. Pixels lose their alpha, and bits below the eighth. A byte may give so
-// many pixels; check tells how many bytes of Go's heap decoding takes at most.
+// decodeBy reads a picture with one of Go's decoders. It drops alpha and the bits below the upper eight of a sample. A
+// byte of the file may hold at most the given number of pixels. check returns the most bytes of Go's heap that decoding
+// takes.
 //
-// A decoder that panics has met a file that its authors did not think of, or is ended.
+// A panic of the decoder is an error for a corrupt file, except a panic from File.Work, which ends the decoding.
 func decodeBy(f *decoding.File, header func(io.Reader) (image.Config, error),
 	decode func(io.Reader) (image.Image, error), pixels int, check func(image.Config) (int64, error)) (p *decoding.Picture,
 	err error) {
@@ -118,7 +119,7 @@ func decodeBy(f *decoding.File, header func(io.Reader) (image.Config, error),
 			p, err = nil, decoding.Corrupt("%v", r)
 		}
 	}()
-	config, err := header(told{bytes.NewReader(data), f})
+	config, err := header(countingReader{bytes.NewReader(data), f})
 	if err != nil {
 		return nil, foreign(err)
 	}
@@ -135,7 +136,7 @@ func decodeBy(f *decoding.File, header func(io.Reader) (image.Config, error),
 	if err != nil {
 		return nil, err
 	}
-	m, err := decode(told{bytes.NewReader(data), f})
+	m, err := decode(countingReader{bytes.NewReader(data), f})
 	if err != nil {
 		return nil, foreign(err)
 	}
@@ -150,7 +151,7 @@ func decodeBy(f *decoding.File, header func(io.Reader) (image.Config, error),
 	}}, nil
 }
 
-// pixelBytes returns the bytes that Go's decoders take for a pixel.
+// pixelBytes returns the number of bytes in which Go's decoders store a pixel.
 func pixelBytes(c image.Config) int64 {
 	switch c.ColorModel {
 	case color.GrayModel:
@@ -178,7 +179,7 @@ func opaque(c color.Color) (r, g, b byte) {
 	return byte(wide.R >> 8), byte(wide.G >> 8), byte(wide.B >> 8)
 }
 
-// foreign converts an error of Go's decoders: to an unsupported feature, or to a broken file.
+// foreign converts an error of Go's decoders to ErrUnsupported or ErrCorrupt.
 func foreign(err error) error {
 	var pngError png.UnsupportedError
 	var tiffError tiff.UnsupportedError

@@ -55,8 +55,9 @@ func webpMost(data []byte, c image.Config) (int64, error) {
 		}
 		rest = body[min(size+size&1, int64(len(body))):]
 	}
-	// Lossless: four bytes a pixel for the picture, two of its transforms and what it refers to, and the alpha of a lossy
-	// one; a group of codes for every 16 pixels, of which each takes some bits of the file.
+	// A lossless picture takes 20 bytes for each pixel: four each for the picture, two transforms, the references and the
+	// alpha of a lossy one. It also has a group of codes for at most every 16 pixels, each of which takes bits of the
+	// file.
 	pixels := int64(c.Width)*int64(c.Height) + 64*int64(c.Width+c.Height) + 1024
 	groups := min(pixels/16+1, 1<<16, int64(len(data)/2+1))
 	return 20*pixels + groups*(16<<10), nil
@@ -84,7 +85,7 @@ func webpRow(m *image.YCbCr, y int, rgb []byte) {
 			return (3*a + b + 2) >> 2
 		}
 		c, d := int32(plane[near*m.CStride+next]), int32(plane[far*m.CStride+next])
-		// a is the nearest, d the farthest.
+		// a is the nearest sample, and d the farthest.
 		sides := (a + b + c + d + 8 + 2*(b+c)) >> 3
 		return (sides + a) >> 1
 	}

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/image/tiff"
 )
 
-// TestWork: decoding tells of its steps as it goes, in proportion to the pixels, and ends by a panic of who is told at
-// any of them, which leaves as it is.
+// TestWork checks that decoding reports its steps, in proportion to the pixels, and that a panic of the function that
+// receives them ends the decoding.
 func TestWork(t *testing.T) {
 	m := image.NewGray(image.Rect(0, 0, 1024, 768))
 	for i := range m.Pix {
@@ -57,10 +57,10 @@ func TestWork(t *testing.T) {
 		total, calls := int64(0), 0
 		p, err := Decode(data, nil, func(steps int64) { total += steps; calls++ })
 		if err != nil || p == nil {
-			continue // of those that are kept, some are refused
+			continue // some of the files in testdata are not supported
 		}
 		if data[0] == 'P' && data[1] >= '4' {
-			continue // its samples are read where they lie, row by row
+			continue // Row reads its samples from the file
 		}
 		if pixels := int64(p.Width) * int64(p.Height); total < pixels/16 {
 			t.Errorf("%s: %d steps for %d pixels", name, total, pixels)
@@ -73,7 +73,7 @@ func TestWork(t *testing.T) {
 	}
 }
 
-// leave decodes a file, ends it at a call, and returns what came out.
+// leave decodes a file whose work panics at the given call, and returns what Decode panics with.
 func leave(data []byte, end int) (left any) {
 	defer func() { left = recover() }()
 	Decode(data, nil, func(int64) {

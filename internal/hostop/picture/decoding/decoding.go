@@ -1,4 +1,4 @@
-// Package decoding has what decoders of pictures share: the file, its limits and the picture.
+// Package decoding has the types and limits that the decoders of pictures share.
 package decoding
 
 import (
@@ -25,7 +25,7 @@ const MaxPixels = 1 << 26
 // MostPixels is MaxPixels, unless a test lowers it.
 var MostPixels int64 = MaxPixels
 
-// ErrCorrupt is wrapped by every error that says that the bytes are not a picture, or a broken one.
+// ErrCorrupt is wrapped by every error for bytes that are not a picture, or a broken one.
 var ErrCorrupt = errors.New("not a picture that can be read")
 
 // Corrupt returns an error that wraps ErrCorrupt.
@@ -43,9 +43,9 @@ type Picture struct {
 // File is a file under decoding.
 type File struct {
 	Data    []byte
-	Reserve func(bytes int64) error // nil: whatever is wanted is granted
-	Work    func(steps int64)       // nil: nobody asks
-	Working bool                    // within work, which leaves by a panic if its caller wants the end
+	Reserve func(bytes int64) error // nil: no limit
+	Work    func(steps int64)       // nil: steps are not reported
+	Working bool                    // whether Work is running; it may end decoding by a panic
 }
 
 // Did reports steps of decoding, of some nanoseconds each, that are done or about to be done.
@@ -57,7 +57,7 @@ func (f *File) Did(steps int64) {
 	}
 }
 
-// Take asks for the most bytes of Go's heap that decoding takes, apart from overhead.
+// Take reserves the given bytes of Go's heap, the overhead and twice the size of the file.
 func (f *File) Take(bytes int64) error {
 	if f.Reserve == nil {
 		return nil
@@ -65,11 +65,12 @@ func (f *File) Take(bytes int64) error {
 	return f.Reserve(bytes + overhead + 2*int64(len(f.Data)))
 }
 
-// overhead is the most bytes of Go's heap that decoding any file takes: tables and windows.
+// overhead is the most bytes of Go's heap that the tables and windows of a decoder take.
 const overhead = 1 << 20
 
-// A file may have more than leastPixels only if it has a byte for every so many of them: deflate makes at most 1032
-// bytes of one, and a pixel may be a bit. A row of a fax may be one bit.
+// A picture of more than LeastPixels pixels is decoded only if its file has a byte for every PixelsOfByte pixels:
+// deflate expands a byte to at most 1032 bytes, and a pixel may be a bit. For a fax, whose rows may be a bit each, it
+// is FaxPixelsOfAByte.
 const (
 	LeastPixels      = 1 << 21
 	PixelsOfByte     = 8 * 1032
@@ -87,8 +88,8 @@ func Sized(width, height int64) error {
 	return nil
 }
 
-// Dense refuses a picture of more pixels than its file plausibly holds: bytes bytes of at most pixels pixels each.
-// Such a picture would be a large one of one color.
+// Dense returns ErrUnsupported for a picture above LeastPixels if a file of so many bytes, with at most the given
+// number of pixels in a byte, cannot hold it. A valid file is refused only if it is a large picture of one color.
 func Dense(width, height int64, bytes, pixels int) error {
 	if count := width * height; count > LeastPixels && count/int64(pixels) > int64(bytes) {
 		return diag.Unsupportedf("a picture of %d × %d pixels in %d bytes; one byte may give at most %d pixels", width,

@@ -4,7 +4,7 @@ package jpeg2000
 type mqState struct {
 	probability    uint32
 	likely, rarely byte // the next states
-	swap           bool // of what is likely, where the other came
+	swap           bool // whether the likely bit is exchanged after the other one
 }
 
 //weir:table
@@ -27,14 +27,15 @@ var mqStates = [47]mqState{
 	{0x5601, 46, 46, false},
 }
 
-// The contexts of the arithmetic decoder: 0 to 8 of significance, 9 to 13 of signs, 14 to 16 of refinement, and two
+// The contexts of the arithmetic decoder: 0 to 8 for significance, 9 to 13 for signs, 14 to 16 for refinement, and two
 // more.
 const (
 	contextSign, contextRefine, contextRun, contextUniform = 9, 14, 17, 18
 	contexts                                               = 19
 )
 
-// mqDecoder is the arithmetic decoder (annex C), and the reader of bits that bypass it. After the end it reads ones.
+// mqDecoder is the arithmetic decoder (annex C). It also reads the bits that bypass the decoder. After the end it reads
+// ones.
 type mqDecoder struct {
 	data     []byte
 	at       int
@@ -164,13 +165,13 @@ const (
 type blockDecoder struct {
 	mq            mqDecoder
 	width, height int
-	stride        int     // of the flags, which have a border
+	stride        int     // of flags, which has a border
 	flags         []byte  // of the coefficient (x, y) at (y+1)·stride + x+1
-	values        []int32 // width to a row, magnitudes with a sign and one bit of fraction
+	values        []int32 // rows of width values, with one bit of fraction
 	band          int     // 0: LL, 1: HL, 2: LH, 3: HH
 	style         byte
 	plane         uint
-	plain         bool // bits of this pass bypass the arithmetic decoder
+	raw           bool // bits of this pass bypass the arithmetic decoder
 }
 
 // decode decodes the passes of a block of the given number of bit-planes, whose codes are in segments.
@@ -180,11 +181,11 @@ func (d *blockDecoder) decode(width, height, band int, style byte, planes int, s
 	d.flags = grown(d.flags, d.stride*(height+2))
 	d.values = grown(d.values, width*height)
 	d.mq.reset()
-	// The first plane has no coefficients that could be significant already: it has one pass only.
+	// The first plane has only a cleanup pass, because no coefficient is significant before it.
 	kind, plane := 2, planes
 	for _, s := range segments {
-		d.plain = style&styleBypass != 0 && kind < 2 && plane <= planes-4
-		if d.plain {
+		d.raw = style&styleBypass != 0 && kind < 2 && plane <= planes-4
+		if d.raw {
 			d.mq.beginRaw(s.data)
 		} else {
 			d.mq.begin(s.data)
@@ -202,7 +203,7 @@ func (d *blockDecoder) decode(width, height, band int, style byte, planes int, s
 			default:
 				d.cleanup()
 			}
-			if style&styleReset != 0 && !d.plain {
+			if style&styleReset != 0 && !d.raw {
 				d.mq.reset()
 			}
 			if kind++; kind == 3 {
@@ -270,7 +271,7 @@ func (d *blockDecoder) significanceContext(at int, last bool) int {
 // counted from −1.
 var signContexts = [3][3][2]byte{{{13, 1}, {12, 1}, {11, 1}}, {{10, 1}, {9, 0}, {10, 0}}, {{11, 0}, {12, 0}, {13, 0}}}
 
-// become makes a coefficient significant and decodes its sign.
+// become decodes the sign of a coefficient that becomes significant, and stores its value.
 func (d *blockDecoder) become(at, value int, last bool) {
 	side := func(a, b byte) int {
 		total := 0
@@ -282,7 +283,7 @@ func (d *blockDecoder) become(at, value int, last bool) {
 		return min(max(total, -1), 1) + 1
 	}
 	var sign byte
-	if d.plain {
+	if d.raw {
 		sign = d.mq.bit()
 	} else {
 		below := d.flags[at+d.stride]
@@ -292,7 +293,7 @@ func (d *blockDecoder) become(at, value int, last bool) {
 		c := signContexts[side(d.flags[at-1], d.flags[at+1])][side(d.flags[at-d.stride], below)]
 		sign = d.mq.decode(int(c[0])) ^ c[1]
 	}
-	// Half of what lies below the plane is added.
+	// The middle of the interval is stored: half of the plane's weight is added.
 	v := int32(3) << (d.plane - 1)
 	d.flags[at] |= significant
 	if sign != 0 {
@@ -302,8 +303,8 @@ func (d *blockDecoder) become(at, value int, last bool) {
 	d.values[value] = v
 }
 
-// each visits the coefficients: stripes of four rows, column by column. last is set if the coefficient below belongs
-// to the next stripe and may not be read.
+// each calls a function for every coefficient: in stripes of four rows, column by column. last is set if the
+// coefficient below belongs to the next stripe and may not be read.
 func (d *blockDecoder) each(visit func(at, value int, last bool)) {
 	causal := d.style&styleCausal != 0
 	for top := 0; top < d.height; top += 4 {
@@ -328,7 +329,7 @@ func (d *blockDecoder) significance() {
 		}
 		d.flags[at] |= visited
 		var bit byte
-		if d.plain {
+		if d.raw {
 			bit = d.mq.bit()
 		} else {
 			bit = d.mq.decode(context)
@@ -348,7 +349,7 @@ func (d *blockDecoder) refinement() {
 			return
 		}
 		var bit byte
-		if d.plain {
+		if d.raw {
 			bit = d.mq.bit()
 		} else {
 			context := contextRefine + 2
@@ -388,8 +389,8 @@ func (d *blockDecoder) cleanup() {
 	}
 }
 
-// cleanColumn decodes the coefficients of a stripe's column that the other passes left. If all neighbours are
-// insignificant, one bit stands for all four.
+// cleanColumn decodes those coefficients of a stripe's column that the other passes of the plane did not decode. If all
+// neighbours are insignificant, one bit may stand for all four.
 func (d *blockDecoder) cleanColumn(x, top, end int, causal bool) {
 	y := top
 	found := false

@@ -19,7 +19,7 @@ const (
 // mostResolutions is the largest number of resolutions of a component.
 const mostResolutions = 33
 
-// plane is the samples of one component, with an offset that makes them 0 or more.
+// plane has the samples of one component. An offset makes signed samples 0 or more.
 type plane struct {
 	bits          int
 	signed        bool
@@ -36,7 +36,7 @@ type coding struct {
 	style                 byte
 	reversible            bool
 	precincts             [mostResolutions][2]uint // log₂ of width and height
-	own                   bool                     // said of this component alone
+	own                   bool                     // set for this component, not for all
 }
 
 // quantization is the scaling of a component's coefficients.
@@ -60,7 +60,7 @@ type progression struct {
 	component, components   int // from, to
 }
 
-// general is the coding of a tile's components in common.
+// general is the coding of a tile: the parameters that all components share, and those of each component.
 type general struct {
 	order, layers   int
 	mixed           bool // the first three components are transformed together
@@ -84,7 +84,7 @@ type codestream struct {
 	across, down   int64 // how many tiles
 	planes         []plane
 	general        general
-	coded          bool // there has been a COD and a QCD
+	coded          bool // COD and QCD have been read
 	quantized      bool
 	tiles          map[int64]*tile
 	order          []int64 // of the tiles
@@ -143,8 +143,8 @@ func decodeCodestream(data []byte, f *decoding.File) (*codestream, error) {
 	return s, nil
 }
 
-// take asks for the bytes that the samples take: for each its coefficient and its share of a block and of the trees of
-// blocks; for the blocks in packet headers, at least four bits each; and for a tile's description.
+// take reserves the bytes of Go's heap for each sample's coefficient and its share of a block and of the trees of
+// blocks; for the blocks in packet headers, of at least four bits each; and for the description of each tile.
 func (s *codestream) take() error {
 	total := int64(0)
 	for i := range s.planes {
@@ -210,7 +210,7 @@ func (s *codestream) size(body []byte) error {
 		depth := r.u8()
 		p := plane{bits: depth&127 + 1, signed: depth > 127, dx: int64(r.u8()), dy: int64(r.u8())}
 		if p.dx < 1 || p.dy < 1 {
-			return decoding.Corrupt("samples %d × %d apart", p.dx, p.dy)
+			return decoding.Corrupt("samples at distances of %d × %d", p.dx, p.dy)
 		}
 		if p.bits > 16 {
 			return diag.Unsupportedf("JPEG 2000 with samples of %d bits", p.bits)
@@ -342,7 +342,7 @@ func readQuantization(r *bytesReader) quantization {
 		case q.kind == 0 && len(r.data) > 0:
 			step.exponent = r.u8() >> 3
 		case q.kind == 1 && i > 0:
-			// One step is given: that of the others follows from their level.
+			// Only one step is given; those of the other bands follow from their levels.
 			step.exponent, step.mantissa = max(q.steps[0].exponent-(i-1)/3, 0), q.steps[0].mantissa
 		case q.kind > 0 && len(r.data) > 0:
 			v := r.u16()
@@ -352,7 +352,7 @@ func readQuantization(r *bytesReader) quantization {
 	return q
 }
 
-// tilePart reads a tile-part: its header, and its packets, which are decoded after the last part.
+// tilePart reads a tile-part: its header, and its packets, which are decoded after the last tile-part.
 func (s *codestream) tilePart(data []byte) (rest []byte, err error) {
 	body, after, err := parameters(data)
 	if err != nil {
@@ -370,7 +370,7 @@ func (s *codestream) tilePart(data []byte) (rest []byte, err error) {
 		length = int64(len(data))
 	}
 	if length > int64(len(data)) || length < int64(len(data)-len(after)) {
-		return nil, decoding.Corrupt("a tile's part of %d bytes of %d", length, len(data))
+		return nil, decoding.Corrupt("a tile-part of %d bytes of %d", length, len(data))
 	}
 	rest, part := data[length:], data[len(data)-len(after):length]
 	t := s.tiles[number]
@@ -388,7 +388,7 @@ func (s *codestream) tilePart(data []byte) (rest []byte, err error) {
 	changed := false
 	for {
 		if len(part) < 2 {
-			return nil, decoding.Corrupt("a tile's part without packets")
+			return nil, decoding.Corrupt("a tile-part without packets")
 		}
 		mark := int(binary.BigEndian.Uint16(part))
 		if mark == markSOD {
@@ -400,7 +400,7 @@ func (s *codestream) tilePart(data []byte) (rest []byte, err error) {
 			return nil, err
 		}
 		if mark == markPOC && !changed {
-			// Those of the tile take the place of the main header's.
+			// Progressions in the tile's header replace those of the main header.
 			if len(t.body) == 0 {
 				t.changes = nil
 			}
@@ -414,15 +414,15 @@ func (s *codestream) tilePart(data []byte) (rest []byte, err error) {
 
 // store writes a tile's samples into the planes: it reverses the component transform, shifts the samples and clips
 // them to their range.
-func (s *codestream) store(t *tile, parts []*tileComponent) {
-	if t.mixed && len(parts) >= 3 && parts[0].same(parts[1]) && parts[0].same(parts[2]) {
-		if a, b, c := parts[0].whole, parts[1].whole, parts[2].whole; parts[0].reversible {
+func (s *codestream) store(t *tile, components []*tileComponent) {
+	if t.mixed && len(components) >= 3 && components[0].same(components[1]) && components[0].same(components[2]) {
+		if a, b, c := components[0].integers, components[1].integers, components[2].integers; components[0].reversible {
 			for i := range a {
 				g := a[i] - (b[i]+c[i])>>2
 				a[i], b[i], c[i] = c[i]+g, g, b[i]+g
 			}
 		} else {
-			a, b, c := parts[0].real, parts[1].real, parts[2].real
+			a, b, c := components[0].real, components[1].real, components[2].real
 			for i := range a {
 				y, u, v := a[i], b[i], c[i]
 				a[i] = y + float32(v*1.402)
@@ -431,19 +431,19 @@ func (s *codestream) store(t *tile, parts []*tileComponent) {
 			}
 		}
 	}
-	for i, part := range parts {
+	for i, component := range components {
 		p := &s.planes[i]
 		most, middle := int64(1)<<p.bits-1, int64(1)<<(p.bits-1)
-		width := part.x1 - part.x0
-		for y := range part.y1 - part.y0 {
+		width := component.x1 - component.x0
+		for y := range component.y1 - component.y0 {
 			s.file.Did(4 * width)
-			to := p.samples[(part.y0-p.y0+y)*p.width+part.x0-p.x0:]
+			to := p.samples[(component.y0-p.y0+y)*p.width+component.x0-p.x0:]
 			for x := range width {
 				v := int64(0)
-				if part.reversible {
-					v = int64(part.whole[y*width+x])
+				if component.reversible {
+					v = int64(component.integers[y*width+x])
 				} else {
-					v = int64(math.RoundToEven(min(max(float64(part.real[y*width+x]), math.MinInt32), math.MaxInt32)))
+					v = int64(math.RoundToEven(min(max(float64(component.real[y*width+x]), math.MinInt32), math.MaxInt32)))
 				}
 				to[x] = uint16(min(max(v+middle, 0), most))
 			}

@@ -191,7 +191,7 @@ func (s *codestream) picture(space int, p *palette) (*decoding.Picture, error) {
 	}}, nil
 }
 
-// bytesReader reads big-endian numbers; after the end it reads zeros and sets a flag.
+// bytesReader reads big-endian numbers. After the end it reads zeros and sets a flag.
 type bytesReader struct {
 	data []byte
 	over bool

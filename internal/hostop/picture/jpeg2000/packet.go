@@ -8,7 +8,7 @@ import (
 	"github.com/weirml/weir/internal/hostop/picture/decoding"
 )
 
-// tagTree codes the minima of a raster of blocks, level by level (annex B.10.2).
+// tagTree decodes numbers of a raster of blocks; each node has the minimum of its children (annex B.10.2).
 type tagTree struct {
 	levels []tagLevel // the leaves first
 }
@@ -21,8 +21,8 @@ type tagLevel struct {
 
 // tagNode is the state of a node of a tagTree.
 type tagNode struct {
-	low   int32 // the number is at least this
-	known bool  // and is this
+	low   int32 // a lower bound of the number
+	known bool  // the number is low
 }
 
 // newTagTree returns a tree whose leaves are width × height blocks.
@@ -37,7 +37,7 @@ func newTagTree(width, height int) *tagTree {
 	}
 }
 
-// reaches reads bits until it is known whether a leaf's number is at least limit, and reports whether it is.
+// reaches reads the bits that decide whether a leaf's number is at least limit, and reports whether it is.
 func (t *tagTree) reaches(r *packetBits, x, y int, limit int32) bool {
 	low := int32(0)
 	for i := len(t.levels) - 1; i >= 0; i-- {
@@ -101,11 +101,11 @@ func (r *packetBits) align() {
 	}
 }
 
-// segment is the codes of some passes of a block that are decoded together.
+// segment has the codes of consecutive passes of a block that are decoded together.
 type segment struct {
 	data   []byte
 	passes int
-	most   int // how many passes it may have
+	most   int // the largest number of passes
 }
 
 // block is a code-block.
@@ -117,20 +117,20 @@ type block struct {
 	segments       []segment
 }
 
-// precinctBand is the blocks of a precinct in one band.
+// precinctBand has the blocks of a precinct in one band.
 type precinctBand struct {
 	width, height int // in blocks
 	blocks        []block
 	included      *tagTree
-	empty         *tagTree // bit-planes
+	empty         *tagTree // of the number of bit-planes that are all zero
 }
 
 // precinct is a region of a resolution with packets of its own.
 type precinct struct {
 	component, resolution int
-	px, py                int64 // its number
-	x, y                  int64 // where it comes in the order by position
-	layers                int   // how many are read
+	px, py                int64 // its column and row
+	x, y                  int64 // the position by which precincts are ordered
+	layers                int   // the number of layers read
 	bands                 []precinctBand
 }
 
@@ -157,7 +157,7 @@ type tileComponent struct {
 	x0, y0, x1, y1 int64
 	*componentCoding
 	resolutions []resolution
-	whole       []int32
+	integers    []int32
 	real        []float32
 }
 
@@ -219,12 +219,12 @@ const precinctBytes = 1 << 10
 
 // decodeTile decodes a tile's packets, blocks and wavelets.
 func (s *codestream) decodeTile(t *tile) error {
-	parts, all := make([]*tileComponent, len(s.planes)), []*precinct(nil)
-	for i := range parts {
-		parts[i] = s.tileComponent(t, i)
-		for r := range parts[i].resolutions {
-			// Each precinct has a packet, and each packet a byte.
-			res := &parts[i].resolutions[r]
+	components, all := make([]*tileComponent, len(s.planes)), []*precinct(nil)
+	for i := range components {
+		components[i] = s.tileComponent(t, i)
+		for r := range components[i].resolutions {
+			// Each precinct has at least one packet, and each packet at least a byte.
+			res := &components[i].resolutions[r]
 			if res.down > 0 && res.across > (int64(len(t.body))-int64(len(all)))/res.down {
 				return decoding.Corrupt("a tile of %d bytes has more precincts than that", len(t.body))
 			}
@@ -233,7 +233,7 @@ func (s *codestream) decodeTile(t *tile) error {
 			}
 			for k := range res.across * res.down {
 				p := &precinct{component: i, resolution: r, px: res.p0 + k%res.across, py: res.q0 + k/res.across}
-				down := parts[i].levels - r
+				down := components[i].levels - r
 				p.x, p.y = max(p.px<<res.px, res.x0)<<down*s.planes[i].dx, max(p.py<<res.py, res.y0)<<down*s.planes[i].dy
 				if p.px<<res.px < res.x0 {
 					p.x = t.x0
@@ -245,35 +245,36 @@ func (s *codestream) decodeTile(t *tile) error {
 			}
 		}
 	}
-	reader := &packetReader{file: s.file, tile: t, parts: parts, data: t.body}
+	reader := &packetReader{file: s.file, tile: t, components: components, data: t.body}
 	changes := t.changes
 	if len(changes) == 0 {
-		changes = []progression{{order: t.order, layers: t.layers, resolutions: mostResolutions, components: len(parts)}}
+		changes = []progression{{order: t.order, layers: t.layers, resolutions: mostResolutions, components: len(components)}}
 	}
 	for _, change := range changes {
 		if err := reader.packets(change, all); err != nil {
 			return err
 		}
 	}
-	for i, part := range parts {
-		if err := part.coefficients(s.file, i, all); err != nil {
+	for i, component := range components {
+		if err := component.coefficients(s.file, i, all); err != nil {
 			return err
 		}
-		width := int(part.x1 - part.x0)
-		if part.reversible {
-			synthesize(s.file, part.whole, width, part.resolutions, reversible53)
+		width := int(component.x1 - component.x0)
+		if component.reversible {
+			synthesize(s.file, component.integers, width, component.resolutions, reversible53)
 		} else {
-			synthesize(s.file, part.real, width, part.resolutions, irreversible97)
+			synthesize(s.file, component.real, width, component.resolutions, irreversible97)
 		}
 	}
-	s.store(t, parts)
+	s.store(t, components)
 	return nil
 }
 
-// packetOrders are the orders of packets in each progression: LRCP, RLCP, RPCL, PCRL, CPRL. Precincts are sorted; what
-// is the same in before stays in the order of their numbers.
+// packetOrders are the orders of packets in each progression: LRCP, RLCP, RPCL, PCRL, CPRL. Precincts are sorted by
+// before; precincts that are equal by it remain in the order of their numbers.
 var packetOrders = [5]struct {
-	// which precincts go through a layer before the next one begins: 0: all; 1: those of a resolution; 2: each alone
+	// the precincts whose packets of one layer precede those of the next layer: 0: all; 1: of a resolution; 2: a single
+	// one
 	layers int
 	before func(a, b *precinct) int
 }{
@@ -299,10 +300,10 @@ var packetOrders = [5]struct {
 
 // packetReader reads the packets of a tile.
 type packetReader struct {
-	file  *decoding.File
-	tile  *tile
-	parts []*tileComponent
-	data  []byte
+	file       *decoding.File
+	tile       *tile
+	components []*tileComponent
+	data       []byte
 }
 
 // packets reads packets in the order of p, until the order or the bytes end.
@@ -317,7 +318,7 @@ func (r *packetReader) packets(p progression, all []*precinct) error {
 	order := packetOrders[p.order]
 	slices.SortStableFunc(list, order.before)
 	layers := min(p.layers, r.tile.layers)
-	// Groups of precincts go through the layers together.
+	// The packets of a layer of all precincts in a group precede those of the next layer.
 	for len(list) > 0 {
 		group := len(list)
 		switch order.layers {
@@ -351,7 +352,7 @@ func (r *packetReader) packets(p progression, all []*precinct) error {
 
 // lay allocates the blocks of a precinct.
 func (r *packetReader) lay(p *precinct) {
-	res := &r.parts[p.component].resolutions[p.resolution]
+	res := &r.components[p.component].resolutions[p.resolution]
 	less := uint(0)
 	if p.resolution > 0 {
 		less = 1
@@ -392,7 +393,7 @@ func (r *packetReader) packet(p *precinct, layer int) error {
 		if p.bands == nil {
 			r.lay(p)
 		}
-		part := r.parts[p.component]
+		component := r.components[p.component]
 		for i := range p.bands {
 			set := &p.bands[i]
 			for k := range set.blocks {
@@ -409,7 +410,7 @@ func (r *packetReader) packet(p *precinct, layer int) error {
 							return decoding.Corrupt("a packet's header is wrong")
 						}
 					}
-					b.planes = part.resolutions[p.resolution].bands[i].planes + part.region - int(empty-1)
+					b.planes = component.resolutions[p.resolution].bands[i].planes + component.region - int(empty-1)
 				} else if h.bit() == 0 {
 					continue
 				}
@@ -420,7 +421,7 @@ func (r *packetReader) packet(p *precinct, layer int) error {
 					}
 				}
 				for passes > 0 {
-					current := b.room(part.style)
+					current := b.room(component.style)
 					now := min(passes, b.segments[current].most-b.segments[current].passes)
 					length := h.bits(b.lengthBits + bits.Len(uint(now)) - 1)
 					if h.over || length < 0 || length > len(r.data) {
@@ -473,7 +474,7 @@ func (r *packetBits) passes() int {
 	return 37 + r.bits(7)
 }
 
-// room returns the segment that takes the next pass.
+// room returns the index of the segment that has the next pass; it appends one if the last segment is full.
 func (b *block) room(style byte) int {
 	last := len(b.segments) - 1
 	if last >= 0 && b.segments[last].passes < b.segments[last].most {
@@ -486,7 +487,7 @@ func (b *block) room(style byte) int {
 	case style&styleBypass != 0 && last < 0:
 		most = 10
 	case style&styleBypass != 0:
-		// Two plain passes and an arithmetic one take turns.
+		// Two raw passes and an arithmetic one alternate.
 		most = 2
 		if b.segments[last].most == 2 {
 			most = 1
@@ -496,12 +497,12 @@ func (b *block) room(style byte) int {
 	return last + 1
 }
 
-// coefficients decodes a component's blocks into its plane; the bands are nested, each resolution in the upper left
+// coefficients decodes a component's blocks into its plane. The bands are nested: each resolution is in the upper left
 // corner of the next.
 func (c *tileComponent) coefficients(f *decoding.File, number int, all []*precinct) error {
 	width, height := c.x1-c.x0, c.y1-c.y0
 	if c.reversible {
-		c.whole = make([]int32, width*height)
+		c.integers = make([]int32, width*height)
 	} else {
 		c.real = make([]float32, width*height)
 	}
@@ -529,7 +530,7 @@ func (c *tileComponent) coefficients(f *decoding.File, number int, all []*precin
 				w, h := int(one.x1-one.x0), int(one.y1-one.y0)
 				f.Did(int64(w) * int64(h) * int64(one.planes))
 				d.decode(w, h, b.kind, c.style, one.planes, one.segments)
-				c.place(d, (y+int64(one.y0))*width+x+int64(one.x0), width, b.step)
+				c.storeBlock(d, (y+int64(one.y0))*width+x+int64(one.x0), width, b.step)
 				one.segments = nil
 			}
 		}
@@ -537,8 +538,8 @@ func (c *tileComponent) coefficients(f *decoding.File, number int, all []*precin
 	return nil
 }
 
-// place writes a decoded block into the plane, dequantized.
-func (c *tileComponent) place(d *blockDecoder, at, stride int64, step float32) {
+// storeBlock dequantizes a decoded block and writes it into the plane.
+func (c *tileComponent) storeBlock(d *blockDecoder, at, stride int64, step float32) {
 	if c.region > 0 {
 		for i, v := range d.values {
 			magnitude := max(v, -v)
@@ -556,7 +557,7 @@ func (c *tileComponent) place(d *blockDecoder, at, stride int64, step float32) {
 		to := at + int64(y)*stride
 		if c.reversible {
 			for x, v := range row {
-				c.whole[to+int64(x)] = v / 2
+				c.integers[to+int64(x)] = v / 2
 			}
 			continue
 		}

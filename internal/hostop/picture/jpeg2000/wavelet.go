@@ -4,10 +4,11 @@ import (
 	"github.com/weirml/weir/internal/hostop/picture/decoding"
 )
 
-// wavelet transforms one line of interleaved samples in place. Even indices are low if odd is 0, and high if it is 1.
+// wavelet transforms one line of interleaved samples in place. Even indices are of the low band if odd is 0, and of the
+// high band if odd is 1.
 type wavelet[T int32 | float32] func(x []T, odd int)
 
-// synthesize turns the nested bands of a component's plane into samples, resolution by resolution: rows first, then
+// synthesize transforms the nested bands of a component's plane to samples, resolution by resolution: rows first, then
 // columns (ISO/IEC 15444-1, annex F).
 func synthesize[T int32 | float32](f *decoding.File, plane []T, stride int, list []resolution, transform wavelet[T]) {
 	var line []T
