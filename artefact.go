@@ -4,43 +4,29 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 
+	"github.com/weirml/weir/internal/artefact"
 	"github.com/weirml/weir/internal/compiler"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/report"
 	"github.com/weirml/weir/internal/signature"
 	"github.com/weirml/weir/internal/sources"
-	"github.com/weirml/weir/internal/strided"
 	"github.com/weirml/weir/internal/sym"
-	"github.com/weirml/weir/internal/tensor"
 )
 
-// artefact is a model that was compiled before.
-type artefact struct {
-	*compiler.Artefact
-	about about
-	block *mem.Block // the file's mapping, or nil
-}
+// artefactFile is an artefact that was read, with the description of its model as users see it.
+type artefactFile = artefact.File[Description, Condition, Saving]
 
-// about describes, in an artefact, the model that it was compiled from.
-type about struct {
-	Target      Target               `json:"target"`
-	Description Description          `json:"description"`
-	Metadata    map[string]string    `json:"metadata"`
-	Proved      []Condition          `json:"proved"`
-	Extents     [][]signature.Extent `json:"extents"` // of the outputs, as the model declares them
-	Inputs      []signature.Edge     `json:"inputs"`  // the program's ports as the user sees them
-	Outputs     []signature.Edge     `json:"outputs"`
-	Savings     []Saving             `json:"savings,omitempty"`
-	Exhausted   bool                 `json:"exhausted,omitempty"` // see Memory
-	// the first values of states, by input; zeros are left out
-	Initial map[string][]byte `json:"initial,omitempty"`
-}
+// compiledModel is a source that was compiled before.
+type compiledModel struct{ *artefactFile }
+
+func (a compiledModel) inputs() []signature.Info  { return signature.Infos(a.Inputs()) }
+func (a compiledModel) outputs() []signature.Info { return a.Declared() }
+func (a compiledModel) module() sources.Model     { return nil }
+
+func (a compiledModel) describe(func() (func(), error)) Description { return a.About.Description }
 
 // WriteTo writes the program as an artefact, a .weir file, which Load reads: its text, its scheduled loops, its
 // certificate and its weights, without machine code. Load verifies it and generates the code in a moment; its results
@@ -57,8 +43,9 @@ func (p *Program) WriteTo(w io.Writer) (n int64, err error) {
 	}
 	defer p.session.Leave()
 	defer diag.Faults(diag.Faults(true)) // the weights may lie in a file
-	a := about{Target: p.target, Description: p.model.Describe(), Metadata: p.model.Metadata(), Proved: p.Proved(),
-		Inputs: p.session.Inputs, Outputs: p.session.Outputs, Savings: p.Savings(), Exhausted: p.exhausted}
+	a := artefact.About[Description, Condition, Saving]{Target: string(p.target), Description: p.model.Describe(),
+		Metadata: p.model.Metadata(), Proved: p.Proved(), Inputs: p.session.Inputs, Outputs: p.session.Outputs,
+		Savings: p.Savings(), Exhausted: p.exhausted}
 	a.Description.Tuned = p.tuned
 	declared := map[string][]signature.Extent{}
 	for _, info := range p.model.source.outputs() {
@@ -81,121 +68,18 @@ func (p *Program) WriteTo(w io.Writer) (n int64, err error) {
 	return p.compiled.WriteTo(w, text)
 }
 
-// mapArtefact maps and reads the artefact in a file.
-func mapArtefact(f *os.File) (*artefact, error) {
-	block, err := mem.MapFile(f, filepath.Base(f.Name()))
-	if err != nil {
-		return nil, err
-	}
-	a, err := readArtefact(block.Bytes())
-	if err != nil {
-		block.Close()
-		return nil, err
-	}
-	a.block = block
-	return a, nil
-}
-
-// readArtefact reads an artefact from memory that it borrows.
-func readArtefact(data []byte) (a *artefact, err error) {
-	err = mem.CatchFaults(func() error {
-		read, err := compiler.ReadArtefact(data)
-		if err != nil {
-			return err
-		}
-		a = &artefact{Artefact: read}
-		if err := json.Unmarshal(read.About, &a.about); err != nil {
-			return diag.Inputf("what the artefact says of its model: %v", err)
-		}
-		if err := signature.Check(a.about.Inputs, read.Program.Inputs, read.Program.Tensors); err != nil {
-			return err
-		}
-		if err := signature.Check(a.about.Outputs, read.Program.Outputs, read.Program.Tensors); err != nil {
-			return err
-		}
-		return a.checkInitial()
-	})
-	if err != nil {
-		return nil, err
-	}
-	return a, nil
-}
-
-// takes returns the inputs, with the shapes of tensors of numbers as the program has them.
-func (a *artefact) takes() []signature.Edge {
-	return signature.Typed(a.about.Inputs, a.Program.Inputs, a.Program.Tensors)
-}
-
-// gives returns the outputs likewise.
-func (a *artefact) gives() []signature.Edge {
-	return signature.Typed(a.about.Outputs, a.Program.Outputs, a.Program.Tensors)
-}
-
-func (a *artefact) inputs() []signature.Info {
-	list := signature.Infos(a.takes())
-	for i, e := range a.about.Inputs {
-		if o := a.Program.NewValue(e.Parts[0]); o >= 0 {
-			list[i].State = a.about.Outputs[slices.IndexFunc(a.about.Outputs, func(e signature.Edge) bool {
-				return slices.Contains(e.Parts, o)
-			})].Info.Name
-		}
-	}
-	return list
-}
-
-// results describes the outputs as the program has them.
-func (a *artefact) results() []signature.Info { return signature.Infos(a.gives()) }
-
-// outputs describes the outputs as the model declares them.
-func (a *artefact) outputs() []signature.Info {
-	out := a.results()
-	for i := range out {
-		if i < len(a.about.Extents) && len(a.about.Extents[i]) == len(out[i].Shape) {
-			out[i].Shape = slices.Clone(a.about.Extents[i])
-		}
-	}
-	return out
-}
-
-func (a *artefact) Metadata() map[string]string { return maps.Clone(a.about.Metadata) }
-
-func (a *artefact) describe(func() (func(), error)) Description { return a.about.Description }
-
-func (a *artefact) Blocks() []*mem.Block {
-	if a.block == nil {
-		return nil
-	}
-	return []*mem.Block{a.block}
-}
-
-func (a *artefact) Close() error {
-	if a.block == nil {
-		return nil
-	}
-	return a.block.Close()
-}
-
-func (a *artefact) module() sources.Model { return nil }
-func (a *artefact) Fixed(string) bool     { return false }
-
-// First writes a state's first value into a tensor; a value that was left out is zeros.
-func (a *artefact) First(input string, to *tensor.Tensor) error {
-	copy(to.Bytes(), a.about.Initial[input])
-	return nil
-}
-
 // compile makes a program of the artefact.
-func (a *artefact) compile(ctx context.Context, p *Program, o Options, _ compiler.Choices) error {
+func (a compiledModel) compile(ctx context.Context, p *Program, o Options, _ compiler.Choices) error {
 	for _, name := range o.Outputs {
-		if !slices.ContainsFunc(a.results(), func(info signature.Info) bool { return info.Name == name }) {
-			return diag.Unsupportedf("an artefact with other outputs than it was compiled with, %s", signature.List(a.gives())).
-				AtTensor(name).
+		if !slices.ContainsFunc(a.Outputs(), func(e signature.Edge) bool { return e.Info.Name == name }) {
+			return diag.Unsupportedf("an artefact with other outputs than it was compiled with, %s",
+				signature.List(a.Outputs())).AtTensor(name).
 				WithFix("weir compile MODEL --keep %s makes an artefact that has it", name)
 		}
 	}
-	if o.Outputs != nil && !sameNames(o.Outputs, a.results()) {
+	if o.Outputs != nil && !sameNames(o.Outputs, a.Outputs()) {
 		return diag.Unsupportedf("other outputs than those that the artefact was compiled with: %s",
-			signature.List(a.gives())).
+			signature.List(a.Outputs())).
 			WithFix("compile the model again with the outputs wanted")
 	}
 	for in, out := range o.States {
@@ -221,10 +105,10 @@ func (a *artefact) compile(ctx context.Context, p *Program, o Options, _ compile
 			WithFix("weir compile MODEL --cache bf16, or int8")
 	}
 	if o.Target == Best {
-		p.target = a.about.Target
+		p.target = Target(a.About.Target)
 	}
 	if a.Machine.HasBlocks() != (p.target == Vulkan) {
-		return diag.Unsupportedf("an artefact for %s as one for %s", a.about.Target, p.target).
+		return diag.Unsupportedf("an artefact for %s as one for %s", a.About.Target, p.target).
 			WithFix("weir compile MODEL --target %s", p.target)
 	}
 	if o.Limits != "" {
@@ -250,9 +134,9 @@ func (a *artefact) compile(ctx context.Context, p *Program, o Options, _ compile
 		}
 		dims[name] = sym.Range{Min: r.Min, Max: r.Max}
 	}
-	p.session.Inputs, p.session.Outputs = a.takes(), a.gives()
-	p.exhausted = a.about.Exhausted
-	p.proved, p.tuned, p.saved = a.about.Proved, a.about.Description.Tuned, a.about.Savings
+	p.session.Inputs, p.session.Outputs = a.Inputs(), a.Outputs()
+	p.exhausted = a.About.Exhausted
+	p.proved, p.tuned, p.saved = a.About.Proved, a.About.Description.Tuned, a.About.Savings
 	budget, err := p.budget(o)
 	if err != nil {
 		return err
@@ -265,43 +149,7 @@ func (a *artefact) compile(ctx context.Context, p *Program, o Options, _ compile
 	})
 }
 
-func sameNames(names []string, infos []signature.Info) bool {
-	if len(names) != len(infos) {
-		return false
-	}
-	for i, info := range infos {
-		if names[i] != info.Name {
-			return false
-		}
-	}
-	return true
-}
-
-// checkInitial returns an error unless each first value in an artefact has a state of its size.
-func (a *artefact) checkInitial() error {
-	found := 0
-	for _, e := range a.takes() {
-		data, given := a.about.Initial[e.Info.Name]
-		if !e.Info.Initial {
-			continue
-		}
-		open := func(x signature.Extent) bool { return x.Dim != "" || x.Size < 0 }
-		if !e.Info.Simple() || slices.ContainsFunc(e.Info.Shape, open) {
-			return diag.Inputf("a first value of %s, whose shape runs decide", e.Info).AtTensor(e.Info.Name)
-		}
-		size, err := strided.BytesOf(e.Info.DType, e.Info.Fixed())
-		if err != nil {
-			return err
-		}
-		if given {
-			found++
-			if int64(len(data)) != size {
-				return diag.Inputf("a first value of %d bytes for %s of %d", len(data), e.Info, size).AtTensor(e.Info.Name)
-			}
-		}
-	}
-	if found != len(a.about.Initial) {
-		return diag.Inputf("%d first values, of which %d are of inputs that have one", len(a.about.Initial), found)
-	}
-	return nil
+// sameNames reports whether names are those of the edges, in order.
+func sameNames(names []string, edges []signature.Edge) bool {
+	return slices.EqualFunc(names, edges, func(name string, e signature.Edge) bool { return name == e.Info.Name })
 }

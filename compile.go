@@ -2,22 +2,18 @@ package weir
 
 import (
 	"context"
-	"maps"
 	"runtime"
 	"slices"
-	"strings"
 
 	"github.com/weirml/weir/internal/compiler"
 	"github.com/weirml/weir/internal/compiler/budget"
 	"github.com/weirml/weir/internal/device/cpu"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/executor"
-	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/report"
 	"github.com/weirml/weir/internal/signature"
 	"github.com/weirml/weir/internal/sources"
-	"github.com/weirml/weir/internal/sym"
 )
 
 // Compile prepares a model to run, and plans its memory. If no dimension is open and the memory of a call is small, it
@@ -239,7 +235,7 @@ func (p *Program) compileModule(ctx context.Context, from sources.Model, o Optio
 		return err
 	}
 	names = append(names, more...)
-	if err := narrow(module, o.Dims); err != nil {
+	if err := signature.Narrow(module, o.ranges()); err != nil {
 		return err
 	}
 	if err := s.Lay(module, o.layouts()); err != nil {
@@ -330,46 +326,4 @@ func (p *Program) checkDeviceBudget() error {
 			WithFix("give the dimensions smaller values, or fewer calls")
 	}
 	return nil
-}
-
-// narrow intersects the ranges of named dimensions with dims.
-func narrow(m *ir.Module, dims map[string]Range) error {
-	known := report.NewLabels(m.Dims.Names())
-	for _, label := range slices.Sorted(maps.Keys(dims)) {
-		r := dims[label]
-		name, ok := known.Find(label)
-		if !ok {
-			return diag.Inputf("the model has no dimension %q; it has %s", label,
-				strings.Join(slices.Sorted(maps.Keys(known.Names)), ", ")).AtDim(label)
-		}
-		old, _ := m.Dims.Get(name)
-		lo, hi := max(old.Min, r.Min), min(old.Max, r.Max)
-		if lo > hi {
-			return emptied(m, name, label, r, old)
-		}
-		m.Dims.Set(name, sym.Range{Min: lo, Max: hi})
-		if sym.IsUnlimited(m.Limits[name]) && hi != Unbounded {
-			m.Limits[name] = sym.Const(hi)
-		}
-	}
-	return nil
-}
-
-// emptied returns the error for a range r that is disjoint from the dimension's own range. The error says what
-// determines the dimension's value, and the condition that the dimension's own range comes from, if there is one.
-func emptied(m *ir.Module, name sym.Name, label string, r Range, old sym.Range) error {
-	given := sym.Range{Min: r.Min, Max: r.Max}
-	e := diag.Inputf("%s leaves nothing of the dimension's own range %s", given, old).AtDim(label).
-		WithFix("give it values of its own range").Found(m.Origins[name])
-	for _, c := range m.Requires {
-		if names := c.Cond.Vars(); len(names) != 1 || names[0] != name {
-			continue
-		}
-		if ok, err := c.Cond.Eval(func(sym.Name) (int64, bool) { return r.Min, true }); err != nil || !ok {
-			shown := c.Cond.Shown(sym.Labels(m.Dims.Names()))
-			e.Detail += ": " + shown.Words() + " is needed"
-			return e.From(c.From).AtTensor(c.Tensor)
-		}
-	}
-	return e
 }

@@ -2,12 +2,9 @@ package weir
 
 import (
 	"cmp"
-	"maps"
 	"slices"
-	"strings"
 
-	"github.com/weirml/weir/internal/diag"
-	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/certificate"
 	"github.com/weirml/weir/internal/sym"
 )
 
@@ -24,7 +21,7 @@ type Dimension struct {
 // them.
 func (p *Program) Dims() []Dimension {
 	var out []Dimension
-	ranges := p.ranges()
+	ranges := certificate.Ranges(p.compiled, p.labels)
 	for i, d := range p.compiled.Program.Dims {
 		if !d.Data {
 			r, _ := ranges.Get(sym.User(p.label(i)))
@@ -39,44 +36,6 @@ func (p *Program) Dims() []Dimension {
 // not checked.
 func (p *Program) Check(d Dims) error {
 	return p.compiled.Program.Admits(p.labels.Values(d))
-}
-
-// named returns an error if d has a name that is not a dimension of the program.
-func (p *Program) named(d Dims) error {
-	for _, name := range slices.Sorted(maps.Keys(d)) {
-		if _, ok := p.labels.Find(name); ok {
-			continue
-		}
-		known := make([]string, len(p.compiled.Program.Dims))
-		for i := range known {
-			known[i] = p.label(i)
-		}
-		slices.Sort(known)
-		fix := "the program has no dimensions"
-		if len(known) > 0 {
-			fix = "its dimensions are " + strings.Join(known, ", ")
-		}
-		return diag.Inputf("the program has no dimension %q", name).AtDim(name).WithFix("%s", fix)
-	}
-	return nil
-}
-
-// ranges returns the dimensions' ranges under their public names, narrowed by the conditions that are checked when a
-// run begins.
-func (p *Program) ranges() *sym.Dims {
-	data := map[sym.Name]bool{}
-	for _, d := range p.compiled.Program.Dims {
-		data[d.Name] = d.Data
-	}
-	var entry []sym.Cond
-	for _, r := range p.compiled.Program.Requires {
-		if !slices.ContainsFunc(slices.Concat(r.Cond.A.Vars(), r.Cond.B.Vars()), func(name sym.Name) bool {
-			return data[name]
-		}) {
-			entry = append(entry, r.Cond)
-		}
-	}
-	return p.labels.Dims(ir.Narrowed(p.compiled.Loop.Dims, entry...))
 }
 
 // Decided lists the dimensions in the certificate's formulas whose sizes depend on the data, by name.
@@ -94,17 +53,7 @@ func (p *Program) Decided() []Dimension {
 
 // decidedDims returns the names of the dimensions that Decided lists.
 func (p *Program) decidedDims() map[string]bool {
-	named := map[string]bool{}
-	for _, name := range p.memory.Formula(1).Dims() {
-		named[name] = true
-	}
-	out := map[string]bool{}
-	for i, d := range p.compiled.Program.Dims {
-		if d.Data && named[p.label(i)] {
-			out[p.label(i)] = true
-		}
-	}
-	return out
+	return certificate.Decided(p.compiled.Program, p.labels, p.memory.Formula(1).x)
 }
 
 // Proved lists the conditions that the compiler proved for all values of the dimensions.

@@ -70,7 +70,7 @@ func (m *Memory) LimitAt(calls int, d Dims) (int64, error) {
 // Asked returns the terms of LimitAt.
 func (m *Memory) Asked(calls int, d Dims) (Asked, error) {
 	p := m.program
-	if err := p.named(d); err != nil {
+	if err := p.labels.Check(d); err != nil {
 		return Asked{}, err
 	}
 	at, c := &p.asks, &p.asks.Compiler

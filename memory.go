@@ -85,7 +85,8 @@ func (s Size) Dims() []string {
 // newMemory builds the certificate of a compiled program.
 func newMemory(p *Program) *Memory {
 	c := certificate.TermsOf(p.compiled, p.session.OwnBytes())
-	m := &Memory{program: p, dims: p.ranges(), Workers: p.options.Threads, Proven: c.Proven, Exhausted: p.exhausted}
+	m := &Memory{program: p, dims: certificate.Ranges(p.compiled, p.labels), Workers: p.options.Threads,
+		Proven: c.Proven, Exhausted: p.exhausted}
 	m.Weights, m.Code, m.Arena = m.size(sym.Const(c.Weights)), m.size(sym.Const(c.Code)), m.size(c.Arena)
 	m.Outputs, m.Scratch, m.Spill = m.size(c.Outputs), m.size(c.Scratch), m.size(p.compiled.Spilled)
 	m.LowerBound, m.Least, m.DataDependent = m.size(c.LowerBound), m.size(c.Least), m.size(c.DataDependent)
@@ -123,7 +124,7 @@ func (m *Memory) Formula(calls int) Size {
 // unknown name in d is ErrInput. See Limit for SetLimit, which must also admit loading and compiling, and
 // Measurement.Peak for measured peaks.
 func (m *Memory) Peak(calls int, d Dims) (int64, error) {
-	if err := m.program.named(d); err != nil {
+	if err := m.program.labels.Check(d); err != nil {
 		return 0, err
 	}
 	return m.Formula(calls).At(d)

@@ -3,6 +3,8 @@ package weir
 import (
 	"log/slog"
 	"slices"
+
+	"github.com/weirml/weir/internal/sym"
 )
 
 // Options say how to compile. The zero value works: the best target on this machine, f32, GOMAXPROCS threads, one run
@@ -94,6 +96,15 @@ func (o Options) layouts() map[string]string {
 	list := map[string]string{}
 	for input, l := range o.Layouts {
 		list[input] = string(l)
+	}
+	return list
+}
+
+// ranges returns Dims as the compiler takes them.
+func (o Options) ranges() map[string]sym.Range {
+	list := map[string]sym.Range{}
+	for dim, r := range o.Dims {
+		list[dim] = sym.Range{Min: r.Min, Max: r.Max}
 	}
 	return list
 }

@@ -3,6 +3,7 @@ package weir
 import (
 	"context"
 
+	"github.com/weirml/weir/internal/certificate"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/report"
 )
@@ -107,7 +108,7 @@ func (p *Program) Plan(d Dims) (plan *Plan, err error) {
 
 // layout returns the sizes of a plan, and the positions of its buffers.
 func (p *Program) layout(d Dims) (*Plan, *report.Layout, error) {
-	at, err := p.complete(d)
+	at, err := certificate.Complete(p.compiled.Program, p.labels, p.decidedDims(), d)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -150,39 +151,6 @@ func each[From, To any](list []From, of func(From) To) []To {
 		out[i] = of(x)
 	}
 	return out
-}
-
-// complete checks a binding, and adds the bounds of dimensions that data determine.
-func (p *Program) complete(d Dims) (Dims, error) {
-	if err := p.Check(d); err != nil {
-		return nil, err
-	}
-	at := Dims{}
-	list := p.compiled.Program.Dims
-	for i := range list {
-		if v, ok := d[p.label(i)]; ok {
-			at[p.label(i)] = v
-		}
-	}
-	for i := range list {
-		dim, label := &list[i], p.label(i)
-		v, ok := at[label]
-		if !ok && dim.Data {
-			if limit, err := dim.Limit.Eval(p.labels.Values(at)); err == nil && !dim.Late() {
-				v, ok = min(limit, dim.Range.Max), true
-			} else if !p.decidedDims()[label] {
-				v, ok = dim.Range.Min, true // no size depends on it
-			}
-		}
-		if !ok {
-			return nil, diag.Inputf("dimension %s has no value", label).AtDim(label).WithFix("add Dims{%q: …}", label)
-		}
-		if v < dim.Range.Min || v > dim.Range.Max {
-			return nil, p.compiled.Program.Outside(i, v)
-		}
-		at[label] = v
-	}
-	return at, nil
 }
 
 // Observe runs the program on the inputs, watched as in Measure, and returns its plan at the sizes of this run. Actual,

@@ -39,6 +39,7 @@ import (
 	"errors"
 	"io/fs"
 
+	"github.com/weirml/weir/internal/artefact"
 	"github.com/weirml/weir/internal/compiler"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
@@ -188,8 +189,8 @@ func Load(path string) (m *Model, err error) {
 		}
 	}
 	if compiler.IsArtefact(head) {
-		a, err := mapArtefact(f)
-		return loaded(a, err, path)
+		a, err := artefact.Map[Description, Condition, Saving](f)
+		return loaded(compiledModel{a}, err, path)
 	}
 	s, err := sources.Open(f, path, head)
 	return loaded(modules{s}, err, path)
@@ -212,8 +213,8 @@ func LoadFS(fsys fs.FS, name string) (m *Model, err error) {
 		if err != nil {
 			return nil, inFile(err, name)
 		}
-		a, err := readArtefact(data)
-		return loaded(a, err, name)
+		a, err := artefact.Read[Description, Condition, Saving](data)
+		return loaded(compiledModel{a}, err, name)
 	}
 	s, err := sources.OpenIn(fsys, name, head, f)
 	return loaded(modules{s}, err, name)
@@ -224,8 +225,8 @@ func LoadFS(fsys fs.FS, name string) (m *Model, err error) {
 func LoadBytes(data []byte) (m *Model, err error) {
 	defer diag.Recover(&err, "loading a model")
 	if compiler.IsArtefact(data) {
-		a, err := readArtefact(data)
-		return loaded(a, err, "")
+		a, err := artefact.Read[Description, Condition, Saving](data)
+		return loaded(compiledModel{a}, err, "")
 	}
 	s, err := sources.Parse(data)
 	return loaded(modules{s}, err, "")

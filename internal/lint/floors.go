@@ -114,18 +114,20 @@ var rooms = []Room{
 
 	{Floor: 9, Name: "signature", Purpose: "the inputs and outputs of a model as its user has them, and what options " +
 		"make of them",
-		May: []string{"sources", "compiler", "strided", "ir", "ops", "program"}},
+		May: []string{"sources", "compiler", "report", "strided", "ir", "ops", "program"}},
 	{Floor: 9, Name: "session", Purpose: "runs of a program: arguments, calls, results and who owns them",
 		May: []string{"signature", "sources", "report", "strided", "executor", "program", "tensor", "mem"}},
 
+	{Floor: 9, Name: "artefact", Purpose: "compiled programs in files, with what they say of their models",
+		May: []string{"signature", "compiler", "strided", "tensor", "mem"}},
 	{Floor: 9, Name: "timing", Purpose: "times of a program's launches, and trials of other choices than the tables'",
 		May: []string{"session", "compiler", "report", "program", "tensor"}},
 	{Floor: 9, Name: "certificate", Purpose: "the terms of a program's memory: formulas, pages, and what a run needed",
-		May: []string{"compiler", "sources", "report", "executor", "program", "mem"}},
+		May: []string{"compiler", "sources", "report", "executor", "program", "ir", "mem"}},
 
 	// A program for a device is scheduled for the machine that the device is, or that the user names.
 	{Floor: 9, Name: "weir", Purpose: "the user's API",
-		May: []string{"session", "signature", "timing", "certificate", "sources", "report", "compare", "strided",
+		May: []string{"session", "signature", "artefact", "timing", "certificate", "sources", "report", "compare", "strided",
 			"compiler", "compiler/budget", "executor", "device", "device/*", "target", "ir", "ops", "program",
 			"tensor", "mem", "probe", "traced"}},
 

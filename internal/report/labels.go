@@ -3,6 +3,11 @@
 package report
 
 import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/program"
 	"github.com/weirml/weir/internal/sym"
 )
@@ -99,4 +104,19 @@ func (l *Labels) Bindings(d map[string]int64) Bindings {
 		}
 	}
 	return out
+}
+
+// Check returns an error if d has a name that is not a dimension.
+func (l *Labels) Check(d map[string]int64) error {
+	for _, name := range slices.Sorted(maps.Keys(d)) {
+		if _, ok := l.Find(name); ok {
+			continue
+		}
+		fix := "the program has no dimensions"
+		if known := slices.Sorted(maps.Keys(l.Names)); len(known) > 0 {
+			fix = "its dimensions are " + strings.Join(known, ", ")
+		}
+		return diag.Inputf("the program has no dimension %q", name).AtDim(name).WithFix("%s", fix)
+	}
+	return nil
 }

@@ -1,0 +1,167 @@
+// Package artefact reads compiled programs from files, with the description of the model that each was compiled from.
+package artefact
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/weirml/weir/internal/compiler"
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/mem"
+	"github.com/weirml/weir/internal/signature"
+	"github.com/weirml/weir/internal/strided"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// About describes, in an artefact, the model that it was compiled from. The type arguments are what users see of the
+// model: weir.Description, weir.Condition and weir.Saving.
+type About[Description, Condition, Saving any] struct {
+	Target      string               `json:"target"`
+	Description Description          `json:"description"`
+	Metadata    map[string]string    `json:"metadata"`
+	Proved      []Condition          `json:"proved"`
+	Extents     [][]signature.Extent `json:"extents"` // of the outputs, as the model declares them
+	Inputs      []signature.Edge     `json:"inputs"`  // the program's ports as the user sees them
+	Outputs     []signature.Edge     `json:"outputs"`
+	Savings     []Saving             `json:"savings,omitempty"`
+	Exhausted   bool                 `json:"exhausted,omitempty"` // see weir.Memory
+	// Initial are the first values of states, by input; zeros are left out.
+	Initial map[string][]byte `json:"initial,omitempty"`
+}
+
+// File is an artefact that was read.
+type File[Description, Condition, Saving any] struct {
+	*compiler.Artefact
+	About About[Description, Condition, Saving]
+	block *mem.Block // the file's mapping, or nil
+}
+
+// Map maps and reads the artefact in a file.
+func Map[D, C, S any](f *os.File) (*File[D, C, S], error) {
+	block, err := mem.MapFile(f, filepath.Base(f.Name()))
+	if err != nil {
+		return nil, err
+	}
+	a, err := Read[D, C, S](block.Bytes())
+	if err != nil {
+		block.Close()
+		return nil, err
+	}
+	a.block = block
+	return a, nil
+}
+
+// Read reads an artefact from memory that it borrows. An artefact that is not consistent is ErrInput.
+func Read[D, C, S any](data []byte) (a *File[D, C, S], err error) {
+	err = mem.CatchFaults(func() error {
+		read, err := compiler.ReadArtefact(data)
+		if err != nil {
+			return err
+		}
+		a = &File[D, C, S]{Artefact: read}
+		about := &a.About
+		if err := json.Unmarshal(read.About, about); err != nil {
+			return diag.Inputf("what the artefact says of its model: %v", err)
+		}
+		if err := signature.Check(about.Inputs, read.Program.Inputs, read.Program.Tensors); err != nil {
+			return err
+		}
+		if err := signature.Check(about.Outputs, read.Program.Outputs, read.Program.Tensors); err != nil {
+			return err
+		}
+		return a.checkInitial()
+	})
+	if err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// Inputs returns the inputs, with the shapes of tensors of numbers as the program has them.
+func (a *File[D, C, S]) Inputs() []signature.Edge {
+	list := signature.Typed(a.About.Inputs, a.Program.Inputs, a.Program.Tensors)
+	for i, e := range a.About.Inputs {
+		if o := a.Program.NewValue(e.Parts[0]); o >= 0 {
+			list[i].Info.State = a.About.Outputs[slices.IndexFunc(a.About.Outputs, func(e signature.Edge) bool {
+				return slices.Contains(e.Parts, o)
+			})].Info.Name
+		}
+	}
+	return list
+}
+
+// Outputs returns the outputs, with the shapes of tensors of numbers as the program has them.
+func (a *File[D, C, S]) Outputs() []signature.Edge {
+	return signature.Typed(a.About.Outputs, a.Program.Outputs, a.Program.Tensors)
+}
+
+// Declared describes the outputs as the model declares them.
+func (a *File[D, C, S]) Declared() []signature.Info {
+	out := signature.Infos(a.Outputs())
+	for i := range out {
+		if i < len(a.About.Extents) && len(a.About.Extents[i]) == len(out[i].Shape) {
+			out[i].Shape = slices.Clone(a.About.Extents[i])
+		}
+	}
+	return out
+}
+
+// Metadata returns a copy of the model's metadata.
+func (a *File[D, C, S]) Metadata() map[string]string { return maps.Clone(a.About.Metadata) }
+
+// Blocks returns the file's mapping, if it is mapped.
+func (a *File[D, C, S]) Blocks() []*mem.Block {
+	if a.block == nil {
+		return nil
+	}
+	return []*mem.Block{a.block}
+}
+
+// Close unmaps the file.
+func (a *File[D, C, S]) Close() error {
+	if a.block == nil {
+		return nil
+	}
+	return a.block.Close()
+}
+
+// Fixed returns false: no input of an artefact has a value that is compiled in.
+func (a *File[D, C, S]) Fixed(string) bool { return false }
+
+// First writes a state's first value into a tensor; a value that was left out is zeros.
+func (a *File[D, C, S]) First(input string, to *tensor.Tensor) error {
+	copy(to.Bytes(), a.About.Initial[input])
+	return nil
+}
+
+// checkInitial returns an error unless each first value in an artefact has a state of its size.
+func (a *File[D, C, S]) checkInitial() error {
+	found := 0
+	for _, e := range a.Inputs() {
+		data, given := a.About.Initial[e.Info.Name]
+		if !e.Info.Initial {
+			continue
+		}
+		open := func(x signature.Extent) bool { return x.Dim != "" || x.Size < 0 }
+		if !e.Info.Simple() || slices.ContainsFunc(e.Info.Shape, open) {
+			return diag.Inputf("a first value of %s, whose shape runs decide", e.Info).AtTensor(e.Info.Name)
+		}
+		size, err := strided.BytesOf(e.Info.DType, e.Info.Fixed())
+		if err != nil {
+			return err
+		}
+		if given {
+			found++
+			if int64(len(data)) != size {
+				return diag.Inputf("a first value of %d bytes for %s of %d", len(data), e.Info, size).AtTensor(e.Info.Name)
+			}
+		}
+	}
+	if found != len(a.About.Initial) {
+		return diag.Inputf("%d first values, of which %d are of inputs that have one", len(a.About.Initial), found)
+	}
+	return nil
+}
