@@ -136,13 +136,13 @@ func (b *bar) logger() *slog.Logger {
 	return slog.New(stages{b})
 }
 
-// stages is the handler of a bar's logger: it shows the stages that the compiler reports, and drops everything else.
+// stages is the handler of a bar's logger: it shows the stages that the compiler reports, and drops all other records.
 type stages struct{ bar *bar }
 
 // Enabled reports whether records of this level are handled.
 func (s stages) Enabled(context.Context, slog.Level) bool { return true }
 
-// Handle shows a record that says which stage begins.
+// Handle shows a record that names the stage that begins.
 func (s stages) Handle(_ context.Context, r slog.Record) error {
 	var step, steps int
 	var stage string
@@ -163,7 +163,7 @@ func (s stages) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// WithAttrs returns the handler itself: stages are told without further attributes.
+// WithAttrs returns the handler itself: records of stages have no further attributes.
 func (s stages) WithAttrs([]slog.Attr) slog.Handler { return s }
 
 // WithGroup returns the handler itself.

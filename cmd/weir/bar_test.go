@@ -24,7 +24,7 @@ func (s *drawing) Write(p []byte) (int, error) {
 	return s.text.Write(p)
 }
 
-// TestBar draws what a terminal shows of steps and of time.
+// TestBar compares the lines that a terminal shows of steps and times.
 func TestBar(t *testing.T) {
 	begun := time.Now()
 	for _, row := range []struct {
@@ -50,8 +50,8 @@ func TestBar(t *testing.T) {
 	}
 }
 
-// TestProgressOfCompiling compiles on a terminal: the bar begins at once, goes on from stage to stage, and is gone at
-// the end. With --json, --quiet or --verbose, and without a terminal, there is none.
+// TestProgressOfCompiling compiles on a terminal: the bar begins at once, advances from stage to stage, and is erased
+// at the end. With --json, --quiet or --verbose, and without a terminal, there is none.
 func TestProgressOfCompiling(t *testing.T) {
 	compiled := func(c *cli) {
 		t.Helper()
@@ -79,12 +79,13 @@ func TestProgressOfCompiling(t *testing.T) {
 	compiled(&cli{})
 }
 
-// TestProgressOfStages follows the stages that the compiler reports: each is a step of the same number of steps, later
-// than the one before, and the last stage is the last step.
+// TestProgressOfStages follows the stages that the compiler reports: each step has the same total, a higher number than
+// the one before, and the last stage is the last step.
 func TestProgressOfStages(t *testing.T) {
 	r := weirRun(t, "check", models+"attention_two_dims/model.onnx", "--verbose")
 	last, stages := 0, map[string]bool{}
-	for _, m := range regexp.MustCompile(`msg=compiling stage=(\S+) step=(\d+) steps=(\d+)`).FindAllStringSubmatch(r.err, -1) {
+	for _, m := range regexp.MustCompile(`msg=compiling stage=(\S+) step=(\d+) steps=(\d+)`).FindAllStringSubmatch(r.err,
+		-1) {
 		step, _ := strconv.Atoi(m[2])
 		steps, _ := strconv.Atoi(m[3])
 		if step <= last || step > steps {
@@ -102,7 +103,7 @@ func TestProgressOfStages(t *testing.T) {
 	}
 }
 
-// TestOnTerminal: a file and a pipe are no terminals.
+// TestOnTerminal: a file and a pipe are not terminals.
 func TestOnTerminal(t *testing.T) {
 	f, err := os.CreateTemp(t.TempDir(), "*")
 	if err != nil {

@@ -70,11 +70,11 @@ type measured struct {
 	MovedRate  float64 `json:"moved_gb_per_s"`
 	Predicted  int64   `json:"predicted_bytes"`
 	Measured   int64   `json:"measured_bytes"`
-	// Of a device's memory, as its driver was asked for it; absent where the program has no device.
+	// Of a device's memory, as requested from its driver; absent if the program has no device.
 	DevicePredicted int64 `json:"device_predicted_bytes,omitempty"`
 	DeviceMeasured  int64 `json:"device_measured_bytes,omitempty"`
 	Process         int64 `json:"process_bytes"`
-	// of a peak like process_bytes', what no file stands behind
+	// the part of a peak like process_bytes' without a file behind it
 	Anonymous int64            `json:"process_anonymous_bytes"`
 	Compile   float64          `json:"compile_ms"`
 	Load      float64          `json:"load_ms"`
@@ -123,7 +123,7 @@ func (f *benchFlags) bench(ctx context.Context, path string) error {
 	r.Close()
 	m.First = ms(time.Since(begin))
 	m.Process, m.Anonymous = peak()
-	if dims, err = p.Bind(in); err != nil { // with those that elements of inputs are
+	if dims, err = p.Bind(in); err != nil { // with the dimensions that elements of inputs decide
 		return err
 	}
 	if err := f.time(ctx, p, in, dims, &m); err != nil {
@@ -149,7 +149,7 @@ func (f *benchFlags) bench(ctx context.Context, path string) error {
 	}
 	level := m.CPU
 	if p.Target() == weir.Vulkan {
-		level = "" // of the processor beside the device
+		level = "" // the level of the processor beside the device
 	}
 	if m.Probe, err = weir.Probe(level, m.Threads); err != nil {
 		return err
@@ -171,7 +171,7 @@ func (f *benchFlags) time(ctx context.Context, p *weir.Program, in weir.Inputs, 
 	length := time.Duration(f.seconds * float64(time.Second))
 	run, end := runner(ctx, p, in, dims)
 	defer end()
-	for range 2 { // the first run was of memory that nothing had touched
+	for range 2 { // the first run touched its memory for the first time
 		if err := run(); err != nil {
 			return err
 		}

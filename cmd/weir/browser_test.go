@@ -20,18 +20,18 @@ import (
 	"github.com/weirml/weir/internal/planpage"
 )
 
-// browser is a headless Chromium, spoken to over a pipe in its debugging protocol.
+// browser is a headless Chromium, controlled over a pipe in its debugging protocol.
 type browser struct {
 	t       *testing.T
 	in      io.Writer
 	answers chan message
 	session string
 	id      int
-	faults  []string // what the pages' console had of errors
+	faults  []string // the errors on the pages' console
 	loaded  bool
 }
 
-// message is one of the protocol's, either way.
+// message is a message of the protocol, in either direction.
 type message struct {
 	ID      int             `json:"id,omitempty"`
 	Method  string          `json:"method,omitempty"`
@@ -41,7 +41,7 @@ type message struct {
 	Error   json.RawMessage `json:"error,omitempty"`
 }
 
-// newBrowser starts WEIR_CHROMIUM, or a Chromium that is in the path; if there is none the test is skipped.
+// newBrowser starts WEIR_CHROMIUM, or a Chromium in the path; if there is none, the test is skipped.
 func newBrowser(t *testing.T) *browser {
 	t.Helper()
 	path := os.Getenv("WEIR_CHROMIUM")
@@ -61,7 +61,7 @@ func newBrowser(t *testing.T) *browser {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// its processes may still write there when a test's own folder must be empty
+	// the browser's processes may still write after the test's own folder must be empty
 	profile, err := os.MkdirTemp("", "weir-browser-*")
 	if err != nil {
 		t.Fatal(err)
@@ -112,7 +112,7 @@ func newBrowser(t *testing.T) *browser {
 	return b
 }
 
-// next is the next message; events are noted.
+// next returns the next message, and records events.
 func (b *browser) next() message {
 	b.t.Helper()
 	select {
@@ -136,6 +136,7 @@ func (b *browser) next() message {
 	return message{}
 }
 
+// call sends a command, and decodes its result.
 func (b *browser) call(method string, params any, result any) {
 	b.t.Helper()
 	b.id++
@@ -164,7 +165,7 @@ func (b *browser) call(method string, params any, result any) {
 	}
 }
 
-// open loads a page and waits until it has drawn itself.
+// open loads a page and waits until it is drawn.
 func (b *browser) open(file string) {
 	b.t.Helper()
 	path, err := filepath.Abs(file)
@@ -179,12 +180,12 @@ func (b *browser) open(file string) {
 	b.settle()
 }
 
-// settle waits until what was asked for is drawn.
+// settle waits until the requested changes are drawn.
 func (b *browser) settle() {
 	b.eval(`new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))`)
 }
 
-// eval is an expression's value, as text.
+// eval returns the value of an expression as a string.
 func (b *browser) eval(expression string) string {
 	b.t.Helper()
 	var r struct {
@@ -200,6 +201,7 @@ func (b *browser) eval(expression string) string {
 	return fmt.Sprint(r.Result.Value)
 }
 
+// mouse sends an event of the mouse at a position.
 func (b *browser) mouse(kind string, x, y float64, more map[string]any) {
 	params := map[string]any{"type": kind, "x": x, "y": y}
 	for k, v := range more {
@@ -209,6 +211,7 @@ func (b *browser) mouse(kind string, x, y float64, more map[string]any) {
 	b.settle()
 }
 
+// key presses and releases a key.
 func (b *browser) key(key string) {
 	b.call("Input.dispatchKeyEvent", map[string]any{"type": "keyDown", "key": key,
 		"text": map[bool]string{true: key}[len(key) == 1]}, nil)
@@ -216,7 +219,7 @@ func (b *browser) key(key string) {
 	b.settle()
 }
 
-// shot saves what the page looks like into the folder WEIR_SHOTS, where that is set.
+// shot saves a picture of the page into the folder WEIR_SHOTS, if it is set.
 func (b *browser) shot(name string) {
 	dir := os.Getenv("WEIR_SHOTS")
 	if dir == "" {
@@ -235,8 +238,8 @@ func (b *browser) shot(name string) {
 	}
 }
 
-// TestPageInBrowser opens pages in Chromium: nothing goes wrong, what the plan has is drawn, and mouse and keys do what
-// they should.
+// TestPageInBrowser opens pages in Chromium: there are no errors, the plan's contents are drawn, and mouse and keys
+// work.
 func TestPageInBrowser(t *testing.T) {
 	b := newBrowser(t)
 	dir := t.TempDir()
@@ -320,16 +323,16 @@ func TestPageInBrowser(t *testing.T) {
 	}
 }
 
-// window sets how wide and high the window is.
+// window sets the size of the window.
 func (b *browser) window(width, height int) {
 	b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 1,
 		"mobile": false}, nil)
 	b.settle()
 }
 
-// laidOut checks what is seen at once of a page in windows of a screen and of a telephone: the chart with its axis;
-// that no line crosses what is written and no text covers another; that one colour has one meaning; and that who sees
-// nothing is told what is drawn.
+// laidOut checks the first screen of a page in windows of a desktop's and of a telephone's size: the chart with its
+// axis is visible, no line crosses a label and no label covers another, each colour has one meaning, and the drawing
+// has a description for readers who do not see it.
 func (b *browser) laidOut(name string) {
 	t := b.t
 	t.Helper()
@@ -377,8 +380,7 @@ func (b *browser) laidOut(name string) {
 	}
 }
 
-// uncrossed checks that what is written on a canvas lies on it, that no text covers another, and that no line crosses
-// one.
+// uncrossed checks that all labels on a canvas lie inside it, that none covers another, and that no line crosses one.
 func (b *browser) uncrossed(name, canvas string) {
 	t := b.t
 	t.Helper()
@@ -411,7 +413,7 @@ func (b *browser) uncrossed(name, canvas string) {
 	}
 }
 
-// read reads an expression's value into a variable.
+// read decodes the value of an expression into a variable.
 func (b *browser) read(expression string, into any) {
 	b.t.Helper()
 	if err := json.Unmarshal([]byte(b.eval("JSON.stringify("+expression+")")), into); err != nil {
@@ -419,8 +421,8 @@ func (b *browser) read(expression string, into any) {
 	}
 }
 
-// legible checks that names can be read on the colours of their rectangles, in light and in dark: a contrast of 4 at
-// least, as WCAG computes it.
+// legible checks that names are legible on the colours of their rectangles, in light and dark mode: a contrast of at
+// least 4, as WCAG defines it.
 func (b *browser) legible(name, canvas string) {
 	b.t.Helper()
 	for range 2 {
@@ -437,7 +439,7 @@ func (b *browser) legible(name, canvas string) {
 	}
 }
 
-// brightness is a colour's, #rrggbb or #rgb, from 0 to 1.
+// brightness returns the brightness of a colour, #rrggbb or #rgb, from 0 to 1.
 func brightness(t *testing.T, color string) (sum float64) {
 	t.Helper()
 	digits := strings.TrimPrefix(color, "#")
@@ -460,7 +462,7 @@ func brightness(t *testing.T, color string) (sum float64) {
 	return sum
 }
 
-// manyBuffers is a page of a plan with 5,000 buffers, made up.
+// manyBuffers writes the page of an artificial plan with 5,000 buffers.
 func manyBuffers(t *testing.T, dir string) string {
 	p := &weir.Plan{Dims: weir.Dims{}, Calls: 1, Workers: 1, Arena: 64 << 20, Peak: 64 << 20, LowerBound: 60 << 20,
 		Least: 60 << 20, PeakStep: 700, Storages: []weir.PlanStorage{{Name: "arena", Kind: "arena", Bytes: 64 << 20}}}
@@ -481,7 +483,7 @@ func manyBuffers(t *testing.T, dir string) string {
 	return file
 }
 
-// touch uses a page as somebody would.
+// touch uses a page by mouse and keys, as a user would.
 func (b *browser) touch(canvas string) {
 	t := b.t
 	t.Helper()
@@ -498,7 +500,7 @@ func (b *browser) touch(canvas string) {
 		t.Error("there is a tooltip before there is a mouse")
 	}
 	found := ""
-	for i := 0; i < 40 && found == ""; i++ { // somewhere along the bottom is a buffer
+	for i := 0; i < 40 && found == ""; i++ { // some position along the bottom has a buffer
 		b.mouse("mouseMoved", box[0]+80+(box[2]-100)*float64(i)/40, box[1]+box[3]-30, nil)
 		if hidden() == "false" {
 			found = b.eval(`document.getElementById("tip").textContent`)

@@ -73,7 +73,7 @@ func (f *modelFlags) check(ctx context.Context, path string) error {
 	return nil
 }
 
-// printChecks counts the checks in the generated code by kernel.
+// printChecks prints the number of checks in the generated code, by kernel.
 func printChecks(p *weir.Program) {
 	values, accesses := 0, 0
 	for _, k := range p.Checks() {

@@ -35,6 +35,7 @@ var flagNames = map[string]func(m *weir.Model) []string{
 	},
 }
 
+// namesOf returns the names of inputs or outputs.
 func namesOf(infos []weir.Info) (names []string) {
 	for _, i := range infos {
 		names = append(names, i.Name)

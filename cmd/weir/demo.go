@@ -31,7 +31,8 @@ const shades = " .:-=+*#%@"
 // demo runs the digits model on its pictures, and prints them with the results. It fails if a result or the peak is
 // wrong.
 func (c *cli) demo(ctx context.Context) error {
-	settings := modelFlags{c: c, calls: 1, precision: "f32", cache: "f32"} // without flags: what the environment sets
+	// without flags: the settings of the environment
+	settings := modelFlags{c: c, calls: 1, precision: "f32", cache: "f32"}
 	o, _, err := settings.options()
 	if err != nil {
 		return err

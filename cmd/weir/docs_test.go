@@ -9,14 +9,14 @@ import (
 	"testing"
 )
 
-// The document with every command's help, and the lines between which it stands.
+// The document with every command's help, and the lines that enclose it.
 const (
 	helpFile   = "../../docs/commands.md"
 	helpBegins = "<!-- generated from the commands' help: go test ./cmd/weir -run TestDocument -rewrite -->\n"
 	helpEnds   = "<!-- end of the generated part -->"
 )
 
-// TestDocument compares docs/commands.md with what the commands' help prints.
+// TestDocument compares docs/commands.md with the commands' help.
 func TestDocument(t *testing.T) {
 	var help strings.Builder
 	for _, command := range (&cli{}).command().Commands() {
@@ -24,7 +24,7 @@ func TestDocument(t *testing.T) {
 		if name == "completion" || name == "help" {
 			continue // cobra's own
 		}
-		root := (&cli{}).command() // help sets flags, so each command has a fresh one
+		root := (&cli{}).command() // help sets flags, so each command gets a new root
 		var out bytes.Buffer
 		root.SetOut(&out)
 		root.SetArgs([]string{name, "--help"})
@@ -58,8 +58,8 @@ func TestDocument(t *testing.T) {
 // documentedKey is a key in the first column of a table of docs/json.md.
 var documentedKey = regexp.MustCompile("`([^`]+)`")
 
-// TestJSONDocument compares the keys that docs/json.md names, command by command, with those of testdata/keys.txt,
-// which TestKeys holds to what the commands print.
+// TestJSONDocument compares the keys in docs/json.md, command by command, with those of testdata/keys.txt, which
+// TestKeys compares with the commands' output.
 func TestJSONDocument(t *testing.T) {
 	golden, err := os.ReadFile("testdata/keys.txt")
 	if err != nil {
@@ -81,7 +81,7 @@ func TestJSONDocument(t *testing.T) {
 		}
 		if name, ok := strings.CutPrefix(key, "dims.[]."); ok &&
 			!slices.Contains([]string{"name", "python", "min", "max", "decided"}, name) {
-			key = "dims.[].*" // of plan --diff: names of the model's
+			key = "dims.[].*" // of plan --diff: the keys are the model's names
 		}
 		printed[section][key] = true
 	}

@@ -17,7 +17,7 @@ import (
 var stageOf = map[string]string{"ir": "dead-expanded", "loop": "schedule", "program": "program", "asm": "asm",
 	"spirv": "spirv"}
 
-// irText begins a text of ir, and leftOut is a line of one that has no elements of a constant.
+// irText begins a text of ir, and leftOut is in a line of a text whose constant's elements are left out.
 const irText = "weir 1\nir "
 
 var leftOut = regexp.MustCompile(`(?m)^ *const %.* data \d+$`)
@@ -49,10 +49,10 @@ func (c *cli) dumpCommand() *cobra.Command {
 				defer l.Close()
 			} else if stages[after] == "" {
 				return err
-			} // a stage that was reached can be seen, whatever went wrong after it
+			} // a stage that was reached is printed even if a later one fails
 			name := after
 			if name == "" && !cmd.Flags().Changed("lang") && !slices.Contains(order, "import") {
-				name = "schedule" // an artefact has nothing before
+				name = "schedule" // an artefact has no earlier stage
 			}
 			if name == "" {
 				var ok bool

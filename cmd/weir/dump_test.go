@@ -13,7 +13,7 @@ import (
 	"github.com/weirml/weir"
 )
 
-// valued are the results of run --json --values, as numbers.
+// valued returns the results of run --json --values, as numbers.
 func valued(t *testing.T, model string, args ...string) map[string][]any {
 	t.Helper()
 	r := weirRun(t, append([]string{"run", model, "--json", "--values", "--seed", "3"}, args...)...)
@@ -37,7 +37,7 @@ func valued(t *testing.T, model string, args ...string) map[string][]any {
 		flat[name] = append(flat[name], v)
 	}
 	for name, o := range found.Outputs {
-		add(strings.TrimSuffix(name, ".1"), o.Values) // a text's outputs are named as its values
+		add(strings.TrimSuffix(name, ".1"), o.Values) // a text's outputs have the names of its values
 	}
 	return flat
 }
@@ -94,7 +94,7 @@ func TestDumpIsAModel(t *testing.T) {
 	}
 }
 
-// sameResults reports whether results are the same but for the order of sums.
+// sameResults reports whether results are equal up to the order of sums.
 func sameResults(a, b map[string][]any) bool {
 	if len(a) != len(b) {
 		return false
@@ -114,10 +114,10 @@ func sameResults(a, b map[string][]any) bool {
 	return true
 }
 
-// flagLines are the names and kinds in the usage of a command's flags; a switch has no kind.
+// flagLines matches the names and kinds in the usage of a command's flags; a switch does not have a kind.
 var flagLines = regexp.MustCompile(`(?m)^ +(?:-\w, )?--(\S+)(?: (\S+))?  `)
 
-// TestNumbers: each flag of a number or a size refuses what is none, with the flag's name and exit code 2.
+// TestNumbers: each flag of a number or a size refuses other values, with the flag's name and exit code 2.
 func TestNumbers(t *testing.T) {
 	wrong := map[string][]string{
 		"int": {"-1", "x", "1.5", "99999999999999999999"}, "uint": {"-1", "x"}, "float": {"-1", "x", "nan", "inf", "-inf"},
@@ -150,7 +150,7 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// TestKeepOfArtefact: an artefact has the outputs that it was compiled with; of others the error says how they are had.
+// TestKeepOfArtefact: an artefact has the outputs that it was compiled with; the error for others says how to get them.
 func TestKeepOfArtefact(t *testing.T) {
 	file := artefact(t, digits)
 	if r := weirRun(t, "run", file, "--input", "zeros", "--keep", "relu"); r.code != exitUnsupported ||
@@ -166,8 +166,8 @@ func TestKeepOfArtefact(t *testing.T) {
 	}
 }
 
-// TestAssembly: --lang asm has the machine code of each kernel that --lang loop shows, for the model and its artefact;
-// --kernel takes one; portable code has none.
+// TestAssembly: --lang asm prints the machine code of each kernel that --lang loop prints, for the model and its
+// artefact; --kernel prints one kernel; portable code has none.
 func TestAssembly(t *testing.T) {
 	if weir.HostProcessor().CPU == "portable" {
 		t.Skip("there is no machine code for this processor")

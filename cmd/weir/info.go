@@ -54,7 +54,7 @@ func (c *cli) info(ctx context.Context, path string, nodes bool) error {
 	unsupported := &weir.Error{Kind: weir.ErrUnsupported, File: path,
 		Detail: "operators " + strings.Join(d.Unsupported, ", ")}
 	if len(d.Unsupported) > 0 {
-		// As compiling says it: OPERATOR (node "NAME").
+		// Compiling reports OPERATOR (node "NAME").
 		op, node, _ := strings.Cut(strings.TrimSuffix(d.Unsupported[0], ")"), " (node ")
 		unsupported.Op = op
 		unsupported.Node, _ = strconv.Unquote(node)

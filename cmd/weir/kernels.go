@@ -56,6 +56,7 @@ type kernelRow struct {
 	Why     []string `json:"why"`
 }
 
+// list prints the kernels of the models.
 func (f *kernelsFlags) list(ctx context.Context, models []string) error {
 	rows, launches, slow := []kernelRow{}, 0, causes{}
 	for _, path := range models {
@@ -90,10 +91,10 @@ func (f *kernelsFlags) list(ctx context.Context, models []string) error {
 	return nil
 }
 
-// expressions match the names and expressions of a kernel, without which equal causes have equal texts.
+// expressions match the names and expressions in a cause; without them, equal causes have equal strings.
 var expressions = regexp.MustCompile(`[^ ]*[$%*/][^ ]*( [-+*/] [^ ]+)*`)
 
-// causes counts slow launches by cause, with the models or cases that have them.
+// causes are the numbers of slow launches by cause, with the models or cases in which they occur.
 type causes map[string]*cause
 
 type cause struct {
@@ -101,6 +102,7 @@ type cause struct {
 	in       map[string]bool
 }
 
+// add counts the slow launches of a model or case.
 func (r causes) add(list []weir.KernelTime, in string) {
 	for _, k := range list {
 		if len(k.Why) == 0 {
@@ -118,6 +120,7 @@ func (r causes) add(list []weir.KernelTime, in string) {
 	}
 }
 
+// count returns the number of slow launches.
 func (r causes) count() (total int) {
 	for _, x := range r {
 		total += x.launches

@@ -8,8 +8,8 @@ import (
 	"github.com/weirml/weir"
 )
 
-// TestKernels: an operator of the host is listed with the reason, and counted; what is as fast as it was scheduled to
-// be is listed with --all only.
+// TestKernels: an operator of the host is listed with the reason, and counted; kernels without a reason to be slow are
+// listed only with --all.
 func TestKernels(t *testing.T) {
 	const model = "../../testdata/memory/checked/decided.weir"
 	list := func(args ...string) []kernelRow {

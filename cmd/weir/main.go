@@ -20,7 +20,7 @@ import (
 
 // Exit codes.
 const (
-	exitNo          = 1  // an input, file or model at fault, a failed expectation, over budget
+	exitNo          = 1  // a fault of an input, file or model, a failed expectation, over budget
 	exitUsage       = 2  // wrong usage
 	exitUnsupported = 3  // Weir cannot do it
 	exitBug         = 70 // our bug
@@ -30,7 +30,7 @@ const (
 // usageError is wrong usage of the command line.
 type usageError struct{ error }
 
-// missingError is a file of the command line that is not there.
+// missingError is a file of the command line that does not exist.
 type missingError struct{ error }
 
 // Unwrap returns the cause.
@@ -39,7 +39,7 @@ func (e missingError) Unwrap() error { return e.error }
 // errInterrupted is the error of a command that was interrupted.
 var errInterrupted = errors.New("interrupted")
 
-// errFailed ends the command with exit code 1 after its output has said why.
+// errFailed ends the command with exit code 1 after its output has given the reason.
 var errFailed = errors.New("failed")
 
 func main() {
@@ -61,7 +61,7 @@ func run(ctx context.Context, args []string) int {
 	if err == nil {
 		return 0
 	}
-	c.json = c.json || slices.Contains(args, "--json") // which a wrong flag before it leaves unread
+	c.json = c.json || slices.Contains(args, "--json") // a wrong flag before it leaves it unread
 	return c.report(ctx, err)
 }
 

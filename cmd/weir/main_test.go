@@ -23,7 +23,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "rewrite testdata/keys.txt and the documents")
 
-// binary is the command, built once.
+// binary is the path of the command, built once.
 var binary string
 
 func TestMain(m *testing.M) {
@@ -52,12 +52,13 @@ const (
 	models = "../../testdata/onnx/"
 )
 
-// result is what a run of the command printed, and its exit code.
+// result is the output and the exit code of a run of the command.
 type result struct {
 	out, err string
 	code     int
 }
 
+// weirIn runs the command with an input and additional environment variables.
 func weirIn(t *testing.T, stdin []byte, env []string, args ...string) result {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), binary, args...)
@@ -72,6 +73,7 @@ func weirIn(t *testing.T, stdin []byte, env []string, args ...string) result {
 	return result{out.String(), errs.String(), cmd.ProcessState.ExitCode()}
 }
 
+// weirRun runs the command.
 func weirRun(t *testing.T, args ...string) result {
 	t.Helper()
 	return weirIn(t, nil, nil, args...)
@@ -87,7 +89,7 @@ func artefact(t *testing.T, model string) string {
 	return file
 }
 
-// TestCompileFixes fixes a dimension while compiling: the file then takes that size and no other.
+// TestCompileFixes fixes a dimension while compiling: the artefact accepts only that size.
 func TestCompileFixes(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "three.weir")
 	if r := weirRun(t, "compile", digits, "-o", file, "--dim", "batch=3"); r.code != 0 {
@@ -110,11 +112,11 @@ func TestCompileFixes(t *testing.T) {
 type exitCase struct {
 	args string
 	code int
-	want string // in what is printed, wherever
+	want string // in either output
 }
 
-// exitCases are the cases of TestExitCodes: dir is a folder for files, m an artefact, foreign a model with an unknown
-// operator, and write writes a file of dir.
+// exitCases returns the cases of TestExitCodes. dir is a folder for files, m an artefact, foreign a model with an
+// unknown operator, and write writes a file into dir.
 //
 //weir:table
 func exitCases(dir, m, foreign string, write func(name, text string) string) []exitCase {
@@ -247,13 +249,13 @@ func keys(prefix string, v any, into map[string]bool) {
 	}
 }
 
-// table is a small table of buffers.
+// table is the path of a small table of buffers.
 const table = "../../internal/memplan/testdata/minimalloc/input.12.csv"
 
-// open are the objects whose keys are names of the model's or the machine's.
+// open are the objects whose keys are names of the model or the machine.
 var open = map[string]bool{"outputs.": true, "dims.": true, "ops.": true, "metadata.": true, "settings.": true}
 
-// TestCompletion: a shell is told values of flags, and names in the model.
+// TestCompletion: a shell gets values of flags, and names in the model.
 func TestCompletion(t *testing.T) {
 	for _, row := range []struct{ args, want string }{
 		{"run " + digits + " --input ", "image=\n"}, {"plan " + digits + " --dim ", "batch=\n"},
@@ -267,7 +269,7 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// TestKeys holds the keys of what --json prints; -rewrite writes them down again.
+// TestKeys compares the keys of every --json output with testdata/keys.txt; -rewrite writes the file.
 func TestKeys(t *testing.T) {
 	m := artefact(t, digits)
 	var b strings.Builder
@@ -331,7 +333,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestArtefactPrintsTheSame compares what commands say of a model and of its artefact.
+// TestArtefactPrintsTheSame compares the commands' output for a model and for its artefact.
 func TestArtefactPrintsTheSame(t *testing.T) {
 	for _, model := range []string{digits, models + "two_dims/model.onnx", models + "loop_scan_outputs/model.onnx",
 		models + "gather_family/model.onnx"} {
@@ -358,7 +360,7 @@ func TestArtefactPrintsTheSame(t *testing.T) {
 	}
 }
 
-// TestFiles goes through the files that run writes and reads.
+// TestFiles writes and reads all kinds of files by run.
 func TestFiles(t *testing.T) {
 	dir := t.TempDir()
 	if r := weirRun(t, "run", digits, "--input", image, "--output", dir); r.code != 0 || r.out != "" {
@@ -402,6 +404,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
+// TestEnvironment: environment variables set the defaults of flags.
 func TestEnvironment(t *testing.T) {
 	for _, row := range []struct {
 		env  []string
@@ -436,7 +439,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// TestInterrupt interrupts a command at work: it ends soon, with 130, and says so.
+// TestInterrupt interrupts a command at work: it soon ends with 130, and reports the interrupt.
 func TestInterrupt(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("there is no way here to send another process an interrupt")
@@ -452,7 +455,7 @@ func TestInterrupt(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := make([]byte, 1)
-	if _, err := log.Read(first); err != nil { // its log has begun: signals are caught
+	if _, err := log.Read(first); err != nil { // its log has begun: it handles signals
 		t.Fatal(err)
 	}
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
@@ -467,7 +470,7 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// countdown is a context that ends when it has been asked so often whether it has.
+// countdown is a context that ends after it was asked a number of times.
 type countdown struct {
 	context.Context
 	left atomic.Int64
@@ -481,8 +484,8 @@ func (c *countdown) Err() error {
 	return c.Context.Err()
 }
 
-// TestInterruptAnywhere ends commands at one look at their context after another: each ends by itself, with 130 unless
-// it was done by then, whatever it had open.
+// TestInterruptAnywhere ends the context of commands at each of its checks in turn: the command ends by itself, with
+// 130 unless it is already done, whatever it has open.
 func TestInterruptAnywhere(t *testing.T) {
 	for _, args := range [][]string{{"bench", digits, "--seconds", "0.01", "--calls", "2", "--json"},
 		{"run", digits, "--input", "zeros", "-q", "--json"}} {
@@ -505,7 +508,7 @@ func TestInterruptAnywhere(t *testing.T) {
 	}
 }
 
-// foreignModel writes a model with an operator that Weir has never heard of.
+// foreignModel writes a model with an operator that Weir does not have.
 func foreignModel(t *testing.T) string {
 	t.Helper()
 	m := &wire.ModelProto{IRVersion: 8, OpsetImport: []*wire.OperatorSetIDProto{{Version: 18},
@@ -521,7 +524,7 @@ func foreignModel(t *testing.T) string {
 	return path
 }
 
-// TestErrorsAsJSON holds where an error is put.
+// TestErrorsAsJSON: with --json, an error is JSON on standard error.
 func TestErrorsAsJSON(t *testing.T) {
 	r := weirRun(t, "run", foreignModel(t), "--json")
 	var v struct{ Error map[string]any }
@@ -536,7 +539,8 @@ func TestErrorsAsJSON(t *testing.T) {
 	}
 }
 
-// TestFormulaInPython evaluates the formula with Python if there is one, against the bytes that the same command gives.
+// TestFormulaInPython evaluates the formula in Python, if there is one, and compares it with the bytes that the same
+// command prints.
 func TestFormulaInPython(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {
@@ -554,7 +558,7 @@ func TestFormulaInPython(t *testing.T) {
 			t.Errorf("%s: %v %s", row.model, err, r.err)
 			continue
 		}
-		if row.dims == "" { // bound here, so that the names in the formula are seen
+		if row.dims == "" { // bound here, so that the formula shows the names
 			for _, d := range p.Dims {
 				args = append(args, "--dim", d.Name+"=3")
 				row.dims += d.Python + "=3 "

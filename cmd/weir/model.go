@@ -40,8 +40,8 @@ type modelFlags struct {
 	exact        bool
 	tune         bool
 	stage        func(name, text string)
-	plans        bool // says itself what fits the budget
-	fixes        bool // compiles for the sizes that are bound, and no others
+	plans        bool // prints the sizes that fit the budget itself
+	fixes        bool // compiles for the bound sizes only
 }
 
 // register adds the flags to a command.
@@ -126,7 +126,7 @@ func (f *modelFlags) options() (o weir.Options, bound weir.Dims, err error) {
 	switch name {
 	case "reference":
 		o.Target = weir.Reference
-	case "": // cpu, or what an artefact is for
+	case "": // cpu, or the artefact's target
 		o.CPU = first(f.cpu, os.Getenv("WEIR_CPU"))
 	case "cpu":
 		o.Target, o.CPU = weir.CPU, first(f.cpu, os.Getenv("WEIR_CPU"))
@@ -195,7 +195,7 @@ type loaded struct {
 // Close closes the program and the model.
 func (l *loaded) Close() {
 	if l.program != nil {
-		// Nothing runs any more. What an error or an interrupt left open goes with the process.
+		// Nothing runs at this point. Objects that an error or an interrupt left open end with the process.
 		ended, cancel := context.WithCancel(context.Background())
 		cancel()
 		l.program.CloseContext(ended)
@@ -227,7 +227,7 @@ func (f *modelFlags) compile(ctx context.Context, path string, adjust func(o *we
 	}
 	budget := o.Budget
 	if budget > 0 || f.fixes {
-		// What is bound here is free to the compiler otherwise.
+		// The compiler gets the dimensions that are bound here as free ones.
 		for name, size := range bound {
 			o.Dims[name] = weir.Range{Min: size, Max: size}
 		}

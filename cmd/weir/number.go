@@ -62,7 +62,7 @@ func (n *number[T]) Set(text string) error {
 	return nil
 }
 
-// needed describes the valid values.
+// needed returns a description of the valid values.
 func (n *number[T]) needed() string {
 	kind := "a whole number"
 	if n.Type() == "float" {
@@ -74,10 +74,10 @@ func (n *number[T]) needed() string {
 	return fmt.Sprintf("%s from %v on is needed", kind, n.least)
 }
 
-// invalid is how a flag's library says that a value cannot be read.
+// invalid matches the flags' library's error for a value that it cannot read.
 var invalid = regexp.MustCompile(`^invalid argument "(.*)" for "(?:-\w, )?(--\S+)" flag: (.*)$`)
 
-// flagError returns an error of the flags' library in the command's words: the flag, its value, and the valid values.
+// flagError converts an error of the flags' library: it names the flag, its value, and the valid values.
 func flagError(err error) error {
 	if parts := invalid.FindStringSubmatch(err.Error()); parts != nil {
 		return fmt.Errorf("%s %s: %s", parts[2], parts[1], parts[3])

@@ -10,8 +10,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// indexModel is a model whose run fails at its input, an index that is out of range: a gather, whose kernel a negation
-// joins, or a host operator's or a scatter's.
+// indexModel writes a model whose run fails at its input, an index out of range: of a gather whose kernel includes a
+// negation, of a host operator, or of a scatter.
 func indexModel(t *testing.T, nodes ...*wire.NodeProto) string {
 	t.Helper()
 	g := &wire.GraphProto{Name: "g", Node: nodes,
@@ -27,8 +27,8 @@ func indexModel(t *testing.T, nodes ...*wire.NodeProto) string {
 	return path
 }
 
-// TestRunErrorsNameOperators runs models whose kernels find a bad index. The error names the operators of its nodes, in
-// the model's words, for the model and for its artefact.
+// TestRunErrorsNameOperators runs models whose kernels find a bad index. The error names the operators of the kernel's
+// nodes, as the model does, for the model and for its artefact.
 func TestRunErrorsNameOperators(t *testing.T) {
 	node := func(op, name, out string, in ...string) *wire.NodeProto {
 		return &wire.NodeProto{OpType: op, Name: name, Input: in, Output: []string{out}}

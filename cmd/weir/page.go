@@ -23,7 +23,7 @@ func writePageTo(path, title string, data planpage.Data) error {
 func shortName(path string) string {
 	name := strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
 	if folder := filepath.Base(filepath.Dir(path)); name == "model" && len(folder) > 2 {
-		return folder // where every model has a folder
+		return folder // the model has a folder of its own
 	}
 	return name
 }

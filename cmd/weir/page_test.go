@@ -15,11 +15,11 @@ import (
 	"github.com/weirml/weir/internal/planpage"
 )
 
-// attacks are names for a page that trusts names.
+// attacks are names that would attack a page that does not escape names.
 var attacks = []string{"</script><script>alert(1)</script>", "<img src=x onerror=alert(2)>",
 	"\"'><svg onload=alert(3)>", "\u2028{{alert(4)}}", "javascript:alert(5)", "-->", "]]>"}
 
-// hostilePage is a page of the digits' plan with attacks for names.
+// hostilePage returns a page of the digits' plan with attacks as names.
 func hostilePage(t *testing.T) []byte {
 	t.Helper()
 	m, err := weir.Load(digits)
@@ -58,7 +58,7 @@ func hostilePage(t *testing.T) []byte {
 	return b.Bytes()
 }
 
-// dataOf is what a page's script reads.
+// dataOf returns the data that a page's script reads.
 func dataOf(t *testing.T, page []byte) (data planpage.Data) {
 	t.Helper()
 	_, rest, ok := bytes.Cut(page, []byte(`id="data">`))
@@ -72,7 +72,8 @@ func dataOf(t *testing.T, page []byte) (data planpage.Data) {
 	return data
 }
 
-// TestPageFiles writes pages with the command: whole, by themselves, with the numbers of the certificate.
+// TestPageFiles writes pages with the command: each is complete, needs no other file, and has the numbers of the
+// certificate.
 func TestPageFiles(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "plan.html")
 	r := weirRun(t, "plan", digits, "--dim", "batch=64", "--calls", "2", "--html", file, "--actual", "--json")
@@ -106,7 +107,7 @@ func TestPageFiles(t *testing.T) {
 	}
 }
 
-// TestPageConditions: the page has the conditions that weir check lists.
+// TestPageConditions: the page has the conditions of weir check.
 func TestPageConditions(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "plan.html")
 	if r := weirRun(t, "plan", "../../testdata/memory/checked/two_dims.weir", "--html", file); r.code != 0 {
@@ -122,8 +123,8 @@ func TestPageConditions(t *testing.T) {
 	}
 }
 
-// TestPageOfTable: a table of buffers has a page, whose steps are the table's, or, of many, those at which something
-// begins or ends.
+// TestPageOfTable: a table of buffers has a page with the table's steps or, if there are many, with the steps at which
+// a buffer begins or ends.
 func TestPageOfTable(t *testing.T) {
 	dir := t.TempDir()
 	for name, c := range map[string]struct {
@@ -178,7 +179,7 @@ func TestPageOfTable(t *testing.T) {
 	}
 }
 
-// TestDiff compares two models in text, as JSON and on a page.
+// TestDiff compares two models in the printed output, in JSON and on a page.
 func TestDiff(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "diff.html")
 	other := models + "two_dims/model.onnx"
@@ -234,7 +235,7 @@ func TestDiffPlans(t *testing.T) {
 	}
 }
 
-// TestHostileNames: a model's names are data on the page, wherever they stand.
+// TestHostileNames: a model's names are data on the page, in every position.
 func TestHostileNames(t *testing.T) {
 	page := hostilePage(t)
 	if n := bytes.Count(page, []byte("<script")); n != 2 {

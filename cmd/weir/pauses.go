@@ -17,15 +17,15 @@ import (
 
 // pauses is the output of bench --pauses: the time that other parts of the process wait for runs.
 type pauses struct {
-	Latency     float64 `json:"latency_ms"`    // the shortest run
-	Collections int     `json:"collections"`   // during runs
-	Stop        float64 `json:"stop_ms"`       // the longest that a collection waited until all goroutines had stopped
-	Ended       int     `json:"cancelled"`     // runs
-	Cancel      float64 `json:"cancel_ms"`     // the longest from the end of a context to the end of its run
-	CancelHalf  float64 `json:"cancel_p50_ms"` // half of them took less
+	Latency     float64 `json:"latency_ms"`    // of the shortest run
+	Collections int     `json:"collections"`   // collections during runs
+	Stop        float64 `json:"stop_ms"`       // the longest wait of a collection until all goroutines stopped
+	Ended       int     `json:"cancelled"`     // the number of cancelled runs
+	Cancel      float64 `json:"cancel_ms"`     // the longest time from the end of a context to the end of its run
+	CancelHalf  float64 `json:"cancel_p50_ms"` // the median of these times
 }
 
-// stopping is the runtime's histogram of the times in which the collector stopped all goroutines.
+// stopping is the runtime's histogram of the times in which the collector stops all goroutines.
 const stopping = "/sched/pauses/stopping/gc:seconds"
 
 // measurePauses collects garbage during runs, then cancels runs at random times.
@@ -70,7 +70,7 @@ func (f *benchFlags) measurePauses(ctx context.Context, p *weir.Program, in weir
 			late = append(late, now.Sub(at))
 		}
 		if time.Now().After(end.Add(length)) {
-			break // its runs end as soon as they begin
+			break // runs end as soon as they begin
 		}
 	}
 	m.Ended = len(late)
@@ -88,7 +88,7 @@ func collecting(f func() error) (stop float64, collections int, err error) {
 	done := make(chan struct{})
 	var group diag.Group
 	group.Go("running", func() error {
-		defer close(done) // a panic ends it, too
+		defer close(done) // a panic ends the loop, too
 		return f()
 	})
 	for running := true; running; {
@@ -104,6 +104,7 @@ func collecting(f func() error) (stop float64, collections int, err error) {
 	return 1000 * worst(before, histogram()), collections, err
 }
 
+// histogram reads the runtime's histogram stopping.
 func histogram() *metrics.Float64Histogram {
 	sample := []metrics.Sample{{Name: stopping}}
 	metrics.Read(sample)
@@ -126,6 +127,7 @@ func worst(before, after *metrics.Float64Histogram) float64 {
 	return 0
 }
 
+// print prints the pauses for a person.
 func (m *pauses) print() {
 	fmt.Printf("run            %.3f ms at least\n", m.Latency)
 	fmt.Printf("collector      waits at most %.3f ms, over %d collections\n", m.Stop, m.Collections)

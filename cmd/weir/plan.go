@@ -73,29 +73,29 @@ type planned struct {
 	Calls       int        `json:"calls"`
 	Workers     int        `json:"workers"`
 	LowerBound  *int64     `json:"lower_bound_bytes"`
-	Least       *int64     `json:"least_bytes"` // the best that is proved: at least lower_bound_bytes
+	Least       *int64     `json:"least_bytes"` // the highest proved bound: at least lower_bound_bytes
 	Proven      bool       `json:"proven"`
 	Exhausted   bool       `json:"proofs_exhausted,omitempty"` // see weir.Memory
 	Peak        *int64     `json:"peak_bytes"`
 	PeakFormula string     `json:"peak_formula"`
-	Limit       *int64     `json:"limit_bytes"` // what SetLimit must be
-	Asked       *askedRow  `json:"asked"`       // what limit_bytes is made of
-	Folder      string     `json:"page_folder"` // of files of the program's own: paged weights and what calls spill
+	Limit       *int64     `json:"limit_bytes"` // the least limit of SetLimit
+	Asked       *askedRow  `json:"asked"`       // the terms of limit_bytes
+	Folder      string     `json:"page_folder"` // of the program's own files: paged weights and spilled buffers
 	InMemory    bool       `json:"page_folder_in_memory"`
 	PeakAt      string     `json:"peak_at"`
 	Alive       []aliveRow `json:"alive"`
 	Dims        []dimRow   `json:"dims"`
 	Largest     *int64     `json:"largest_step_bytes"`
-	Fits        *int64     `json:"fits,omitempty"` // with --budget and one free dimension: the largest that fits
-	// with --budget and two: the largest of the first for sizes of the second
+	Fits        *int64     `json:"fits,omitempty"` // with --budget and one free dimension: the largest size that fits
+	// with --budget and two: the largest sizes of the first for sizes of the second
 	Region []fitRow `json:"region,omitempty"`
-	// With --budget, where the plan had to be changed for it: how, and the file that one run spills to.
+	// With --budget, if the plan was changed for it: the changes, and the bytes of the file that a run spills to.
 	Savings []weir.Saving `json:"savings,omitempty"`
 	Spill   *int64        `json:"spill_bytes,omitempty"`
-	// Copies is what a run takes besides if no argument lies as its input is declared to.
+	// Copies is the bytes that a run takes additionally if no argument has its input's declared layout.
 	Copies  *int64    `json:"copies_bytes"`
-	Layouts []laidRow `json:"layouts,omitempty"` // inputs that --layout declares
-	// inputs that a run updates in place: the caller's memory, in none of the terms
+	Layouts []laidRow `json:"layouts,omitempty"` // inputs with --layout
+	// inputs that a run updates in place: memory of the caller, in none of the terms
 	States []stateRow `json:"states,omitempty"`
 	// For a device: each memory, the device's limits and kernels, and what the host computes.
 	Spaces  []spaceRow          `json:"spaces,omitempty"`
@@ -106,17 +106,17 @@ type planned struct {
 	Actual *weir.PlanActual `json:"actual,omitempty"`
 }
 
-// stateRow is an input that a run updates in place; where InPlace is false, by a copy at the end.
+// stateRow is an input that a run updates in place or, if InPlace is false, by a copy at the end.
 type stateRow struct {
 	Input   string `json:"input"`
 	Output  string `json:"output"`
 	Bytes   *int64 `json:"bytes"`
 	InPlace bool   `json:"in_place"`
-	Initial bool   `json:"initial,omitempty"` // the program has one of its own, in weights
+	Initial bool   `json:"initial,omitempty"` // the program has an initial value, in weights
 	formula weir.Size
 }
 
-// askedRow is weir.Asked.
+// askedRow is weir.Asked as JSON.
 type askedRow struct {
 	Compiling int64 `json:"compiling_bytes"`
 	Weights   int64 `json:"weights_bytes"`
@@ -181,10 +181,10 @@ type aliveRow struct {
 
 type dimRow struct {
 	Name   string `json:"name"`
-	Python string `json:"python"` // what peak_formula calls it
+	Python string `json:"python"` // its name in peak_formula
 	Min    int64  `json:"min"`
 	Max    *int64 `json:"max"`
-	// Decided: the run's data decide it. --dim puts in a value that was observed.
+	// Decided says that the run's data decide it. --dim binds it to an observed value.
 	Decided bool `json:"decided,omitempty"`
 }
 
@@ -210,7 +210,7 @@ func (f *modelFlags) within(ctx context.Context, path string, budget int64) (l *
 	if peak, err := peakOf(l.program.Memory(), f.calls, bound); err != nil || peak <= budget {
 		return l, bound, nil, nil
 	}
-	// The dimensions have bounds of their own.
+	// The dimensions have bounds in the model.
 	tight, _, err := f.compile(ctx, path, nil)
 	switch {
 	case err == nil:

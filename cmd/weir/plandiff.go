@@ -15,7 +15,7 @@ import (
 type planDiff struct {
 	Terms   []termDiff   `json:"terms"`
 	Tensors []tensorDiff `json:"tensors"` // by the difference in bytes × steps, largest first
-	Same    int          `json:"same"`    // tensors that lie in the same place, at the same size, for as many steps
+	Same    int          `json:"same"`    // the number of tensors with equal offset, size and number of steps
 }
 
 // termDiff is a term of the certificate in both plans, in bytes.
@@ -29,13 +29,13 @@ type termDiff struct {
 type tensorDiff struct {
 	Tensor string `json:"tensor"`
 	// "only in first", "only in second", "grown", "shrunk", "moved", "longer alive", "shorter alive"
-	What   []string    `json:"what"`
-	First  *tensorSpan `json:"first"`
-	Second *tensorSpan `json:"second"`
+	What   []string     `json:"what"`
+	First  *tensorRange `json:"first"`
+	Second *tensorRange `json:"second"`
 }
 
-// tensorSpan is the position and live range of a tensor in one plan.
-type tensorSpan struct {
+// tensorRange is the offset and live range of a tensor in one plan.
+type tensorRange struct {
 	Buffer  int    `json:"buffer"` // index in the plan's buffers
 	Storage string `json:"storage"`
 	Offset  int64  `json:"offset"`
@@ -62,8 +62,8 @@ func diffPlans(a, b *weir.Plan) *planDiff {
 	} {
 		d.Terms = append(d.Terms, termDiff{t.name, t.of(a), t.of(b)})
 	}
-	first, names := spansOf(a)
-	second, others := spansOf(b)
+	first, names := rangesOf(a)
+	second, others := rangesOf(b)
 	for _, n := range others {
 		if first[n] == nil {
 			names = append(names, n)
@@ -77,7 +77,7 @@ func diffPlans(a, b *weir.Plan) *planDiff {
 			d.Same++
 		}
 	}
-	weight := func(s *tensorSpan) int64 {
+	weight := func(s *tensorRange) int64 {
 		if s == nil {
 			return 0
 		}
@@ -90,9 +90,9 @@ func diffPlans(a, b *weir.Plan) *planDiff {
 	return d
 }
 
-// spansOf returns a plan's tensors by name, and the names in the order of their first steps.
-func spansOf(p *weir.Plan) (map[string]*tensorSpan, []string) {
-	spans, names := map[string]*tensorSpan{}, []string{}
+// rangesOf returns a plan's tensors by name, and the names in the order of their first steps.
+func rangesOf(p *weir.Plan) (map[string]*tensorRange, []string) {
+	spans, names := map[string]*tensorRange{}, []string{}
 	for i, b := range p.Buffers {
 		base := b.Tensor
 		if base == "" {
@@ -102,7 +102,7 @@ func spansOf(p *weir.Plan) (map[string]*tensorSpan, []string) {
 		for again := 2; spans[name] != nil; again++ {
 			name = fmt.Sprintf("%s (%d)", base, again)
 		}
-		spans[name] = &tensorSpan{i, p.Storages[b.Storage].Name, b.Offset, b.Bytes, b.First, b.Last}
+		spans[name] = &tensorRange{i, p.Storages[b.Storage].Name, b.Offset, b.Bytes, b.First, b.Last}
 		names = append(names, name)
 	}
 	return spans, names
@@ -180,7 +180,7 @@ func (f *planFlags) compare(ctx context.Context, path string, budget int64) erro
 	return nil
 }
 
-// dimsOf is those of --dim that a model has, and those that neither it nor the other has: compiling refuses them by
+// dimsOf returns the dimensions of --dim that a model has, and those that neither model has: compiling refuses these by
 // name.
 func (f *planFlags) dimsOf(path, other string) ([]string, error) {
 	var has [2]map[string]bool
@@ -203,7 +203,7 @@ func (f *planFlags) dimsOf(path, other string) ([]string, error) {
 	}), nil
 }
 
-// mostPrinted is the number of tensors that the text lists; JSON and the page have all.
+// mostPrinted is the number of tensors that the printed output lists; JSON and the page have all.
 const mostPrinted = 40
 
 // print prints the differences for a person.
@@ -222,7 +222,7 @@ func (d *planDiff) print(first, second string, pages []planpage.Plan) {
 	if len(d.Tensors) > 0 {
 		fmt.Println()
 	}
-	where := func(s *tensorSpan) string {
+	where := func(s *tensorRange) string {
 		if s == nil {
 			return "–"
 		}
@@ -254,7 +254,7 @@ func signed(n int64) string {
 	return "+" + values.FormatBytes(n)
 }
 
-// actualText says in one line whether a run kept to the plan.
+// actualText returns a line that says whether a run kept to the plan.
 func actualText(a *weir.PlanActual) string {
 	if a.Equal {
 		text := fmt.Sprintf("equal to the plan: %d operand ranges lie in the buffers alive at their steps, and each was "+
@@ -268,7 +268,7 @@ func actualText(a *weir.PlanActual) string {
 		"were not reached to their last byte", a.Ranges, len(a.Outside), len(a.Short))
 }
 
-// draw returns a program's plan for the page; with --actual, as observed in a run.
+// draw returns a program's plan for the page; with --actual, with the offsets that a run observed.
 func (f *planFlags) draw(ctx context.Context, path string, l *loaded, bound weir.Dims) (page planpage.Plan, err error) {
 	d, notes := planpage.FreeDims(l.program, bound, "--dim ")
 	var plan *weir.Plan

@@ -18,18 +18,18 @@ type row struct {
 	Count      int     `json:"count"`
 	Ms         float64 `json:"ms"`
 	Share      float64 `json:"share"`
-	Operations int64   `json:"operations"` // of one launch's results
+	Operations int64   `json:"operations"` // for one launch's results
 	Done       int64   `json:"done"`       // that one launch executes
 	Bytes      int64   `json:"bytes"`
 	GFLOPs     float64 `json:"gflops"`      // useful: Operations by time
 	DoneRate   float64 `json:"done_gflops"` // Done by time
 	Rate       float64 `json:"gb_per_s"`
 	Bound      string  `json:"bound"`      // "arithmetic" or "memory": what the launch is nearer to the probe's limit of
-	PeakShare  float64 `json:"peak_share"` // of that limit
+	PeakShare  float64 `json:"peak_share"` // of the limit that applies
 }
 
-// rows relates launches to the probe, longest first. The memory limit is, for weights, the speed of the level that
-// holds all weights of a run, and for other bytes the speed of the level that holds the launch's bytes.
+// rows compares launches with the probe, longest first. The memory limit is, for weights, the speed of the cache or
+// memory that holds all weights of a run and, for other bytes, of the one that holds the launch's bytes.
 func rows(list []weir.KernelTime, probe weir.Roofline) []row {
 	total, weights := 0.0, int64(0)
 	for _, k := range list {

@@ -14,14 +14,14 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// reason is a model with one condition of a kind, values that break it, and what its error must name: in every way into
-// the model one text of each list.
+// reason is a model with one condition of a kind, values that break it, and the strings that its error must contain:
+// for every way into the model, one of each list.
 type reason struct {
 	kind  string
 	text  string // from the dimensions on; "": model
 	model *wire.ModelProto
 	dims  weir.Dims // of the inputs, which break it
-	fill  int64     // what the elements of integer inputs are
+	fill  int64     // the elements of integer inputs
 	data  bool      // only a run can break it
 	fix   bool
 	want  [][]string
@@ -82,7 +82,7 @@ var reasons = []reason{
 			{"found.count = 0 (the count that found (nonzero) finds)"}, {"keeps the number of elements"}}},
 }
 
-// onnxReason is a model of one node: a pool, or one whose second input is integers.
+// onnxReason returns a model of one node: a pool, or an operator whose second input is integers.
 func onnxReason(op string, inputs []string, shape []int64) *wire.ModelProto {
 	g := &wire.GraphProto{Name: "g", Node: []*wire.NodeProto{{OpType: op, Name: "tiled", Input: inputs,
 		Output: []string{"y"}}}, Output: []*wire.ValueInfoProto{{Name: "y"}}}
@@ -97,7 +97,7 @@ func onnxReason(op string, inputs []string, shape []int64) *wire.ModelProto {
 	return &wire.ModelProto{IRVersion: 10, OpsetImport: []*wire.OperatorSetIDProto{{Version: 21}}, Graph: g}
 }
 
-// foundReason is a model that needs three elements of its input not to be 0.
+// foundReason returns a model that needs exactly three nonzero elements in its input.
 func foundReason() *wire.ModelProto {
 	g := &wire.GraphProto{Name: "g",
 		Node: []*wire.NodeProto{{OpType: "NonZero", Name: "found", Input: []string{"x"}, Output: []string{"places"}},
@@ -108,7 +108,7 @@ func foundReason() *wire.ModelProto {
 	return &wire.ModelProto{IRVersion: 10, OpsetImport: []*wire.OperatorSetIDProto{{Version: 21}}, Graph: g}
 }
 
-// file writes the model.
+// file writes the model, and returns its path.
 func (r *reason) file(t *testing.T) string {
 	t.Helper()
 	name, data := "m.weir", []byte("weir 1\nir @m {\n"+r.text+" }\n")
@@ -122,7 +122,7 @@ func (r *reason) file(t *testing.T) string {
 	return path
 }
 
-// holds checks that an error tells what a reader needs.
+// holds returns an error if a message lacks one of the strings.
 func (r *reason) holds(way, text string) error {
 	for _, any := range r.want {
 		if !slices.ContainsFunc(any, func(want string) bool { return strings.Contains(text, want) }) {
@@ -135,7 +135,7 @@ func (r *reason) holds(way, text string) error {
 	return nil
 }
 
-// run runs a program on inputs of the dimensions that break it.
+// run runs a program on inputs whose dimensions break the condition.
 func (r *reason) run(t *testing.T, p *weir.Program) error {
 	t.Helper()
 	in := weir.Inputs{}
@@ -165,8 +165,8 @@ func (r *reason) run(t *testing.T, p *weir.Program) error {
 	return err
 }
 
-// TestReasons breaks each kind of condition in each way into a model. It is refused with an error of the user's, which
-// names the place, the condition, the value of each dimension in it, and a fix if there is one.
+// TestReasons breaks each kind of condition, by each way into a model. The model or run is refused with an error of the
+// user's that names the place, the condition, the value of each dimension in it, and a fix if there is one.
 func TestReasons(t *testing.T) {
 	for i := range reasons {
 		r := &reasons[i]
@@ -217,7 +217,7 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// commands breaks the condition by --dim.
+// commands breaks the condition by --dim, and passes each command's error to said.
 func (r *reason) commands(t *testing.T, file string, said func(way string, err error)) {
 	t.Helper()
 	if r.data {
@@ -237,7 +237,7 @@ func (r *reason) commands(t *testing.T, file string, said func(way string, err e
 	}
 	defer m.Close()
 	p, err := weir.Compile(t.Context(), m, weir.Options{Threads: 1, Dims: bound})
-	if err == nil { // nothing is refused before a run is
+	if err == nil { // nothing is refused before a run
 		err = r.run(t, p)
 		p.Close()
 	}

@@ -18,6 +18,7 @@ type fitRow struct {
 	Size int64  `json:"size"`
 }
 
+// String returns the row for a person.
 func (r fitRow) String() string {
 	if r.Max == nil {
 		return fmt.Sprintf("any %s at %s %d", r.Dim, r.At, r.Size)
@@ -39,6 +40,7 @@ type fitting struct {
 	budget int64
 }
 
+// newFitting returns a search with the bound dimensions.
 func newFitting(m *weir.Memory, calls int, bound weir.Dims, budget int64) *fitting {
 	at := maps.Clone(bound)
 	if at == nil {

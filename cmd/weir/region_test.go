@@ -7,8 +7,8 @@ import (
 	"github.com/weirml/weir"
 )
 
-// TestRegion: every row of a region fits, and nothing larger in either dimension does; if there is none, the smallest
-// sizes do not fit.
+// TestRegion: every row of a region fits, and nothing larger in either dimension does; without rows, the smallest sizes
+// do not fit.
 func TestRegion(t *testing.T) {
 	for _, c := range []struct {
 		model         string
@@ -68,7 +68,7 @@ func TestRegion(t *testing.T) {
 	}
 }
 
-// TestRegionTold: what weir plan --budget says of free dimensions.
+// TestRegionTold compares the output of weir plan --budget for free dimensions.
 func TestRegionTold(t *testing.T) {
 	for _, c := range [][2]string{
 		{"gather_negative --budget 1MiB --dim k=5..7", "fit k ≤ 7 at n 4096, k ≤ 5 at n 7"},

@@ -22,6 +22,7 @@ type inputFlags struct {
 	seed   uint64
 }
 
+// register adds the flags to a command.
 func (f *inputFlags) register(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&f.inputs, "input", nil,
 		"[NAME=]VALUE: a .npy .npz .pb .safetensors .json .png .jpg .bin .txt file, - (npy on standard input), a JSON "+
@@ -53,14 +54,14 @@ func (f *inputFlags) read(p *weir.Program, dims weir.Dims, fill bool) (weir.Inpu
 		return p.ValueRange(input, dims)
 	}}
 	in := weir.Inputs{}
-	// Values that bring a shape come first: they bind dimensions for those that do not.
+	// Values with shapes come first: they bind dimensions for those without.
 	for pass := 0; pass < 2; pass++ {
 		if pass == 1 && len(in) < len(infos) {
 			takeFree(p, dims)
 		}
 		for i, info := range infos {
 			if !given[i] && info.Initial {
-				continue // the program's own
+				continue // the program has an initial value
 			}
 			if !given[i] {
 				if !fill {
@@ -83,7 +84,7 @@ func (f *inputFlags) read(p *weir.Program, dims weir.Dims, fill bool) (weir.Inpu
 	return in, nil
 }
 
-// takeFree binds unbound dimensions to 1, or to their minimum, and prints that.
+// takeFree binds unbound dimensions to 1, or to their minimum, and prints them.
 func takeFree(p *weir.Program, dims weir.Dims) {
 	for _, d := range p.Dims() {
 		if _, bound := dims[d.Name]; !bound {

@@ -11,10 +11,10 @@ import (
 	"testing"
 )
 
-// root is the repository's, where the commands of the documents are meant to run.
+// root is the repository's folder, in which the documents' commands run.
 const root = "../.."
 
-// documents are the files whose screens TestScreens runs. The root's TestContributing takes the steps of
+// documents returns the files whose screens TestScreens runs. The root's TestContributing runs the steps of
 // docs/contributing.
 func documents(t *testing.T) (files []string) {
 	t.Helper()
@@ -31,7 +31,7 @@ func documents(t *testing.T) (files []string) {
 	return files
 }
 
-// fence is a fenced part of a document. Lines are those between the fences; first is the number of the first of them.
+// fence is a fenced part of a document. first is the number of the first line inside it.
 type fence struct {
 	language string
 	first    int
@@ -77,7 +77,7 @@ func readDocument(t *testing.T, file string) *document {
 	return d
 }
 
-// name is the document's, from the root.
+// name returns the document's path from the root.
 func (d *document) name() string {
 	name, err := filepath.Rel(root, d.file)
 	if err != nil {
@@ -86,7 +86,7 @@ func (d *document) name() string {
 	return filepath.ToSlash(name)
 }
 
-// heldElsewhere names the test that holds the fences of a language in a document; "*" stands for every document.
+// heldElsewhere maps a document and a language to the test of its fences; "*" stands for every document.
 var heldElsewhere = map[string]map[string]string{
 	"go":   {"*": "TestReadme, TestSnippets, train's TestDocument, weirvet's TestDocument"},
 	"yaml": {"docs/weirvet.md": "make weirvet builds a golangci-lint with them"},
@@ -104,16 +104,15 @@ var heldElsewhere = map[string]map[string]string{
 	},
 }
 
-// TestScreens runs the commands of every screen in the documents, and compares what they print with what the screen
-// shows.
+// TestScreens runs the commands of every screen in the documents, and compares their output with the screen.
 //
-// A screen is a fence of the language console: a command on a line after "$ ", then its output, a line "…" standing for
-// lines that are left out. A command may set variables in front. Times and rates are not compared. A text in a fence of
-// the language weir is a file with the name of its module, which the commands of the same document may name. -rewrite
-// writes the screens anew.
+// A screen is a fence of the language console: a command on a line after "$ ", then its output, in which a line "…"
+// stands for omitted lines. A command may set variables in front. Times and rates are not compared. A text in a fence
+// of the language weir is a file with the name of its module, which the commands of the same document may name.
+// -rewrite writes the screens again.
 //
 // A screen under the line <!-- not run: REASON --> is skipped, with its reason; so is one for a level that this
-// processor lacks. Fences of other languages need a test of their own, which heldElsewhere names.
+// processor does not have. Fences of other languages need a test of their own, which heldElsewhere names.
 func TestScreens(t *testing.T) {
 	count := 0
 	for _, file := range documents(t) {
@@ -168,7 +167,7 @@ func TestScreens(t *testing.T) {
 	}
 }
 
-// write writes the document with the lines that its fences have now.
+// write writes the document with the present lines of its fences.
 func (d *document) write(t *testing.T) {
 	t.Helper()
 	for _, f := range slices.Backward(d.fences) {
@@ -180,8 +179,8 @@ func (d *document) write(t *testing.T) {
 	}
 }
 
-// screen runs a screen's commands. It returns nil if they print what the screen shows, and otherwise the lines that it
-// should have.
+// screen runs a screen's commands. It returns nil if they print the screen's lines, and otherwise the lines that the
+// screen should have.
 func screen(t *testing.T, lines []string, files map[string]string) []string {
 	t.Helper()
 	var now []string
@@ -211,7 +210,7 @@ func screen(t *testing.T, lines []string, files map[string]string) []string {
 	return now
 }
 
-// printed is what a command of a document prints, on either stream.
+// printed returns the output of a document's command, on both streams.
 func printed(t *testing.T, line string, files map[string]string) []string {
 	t.Helper()
 	words := words(t, line)
@@ -268,7 +267,7 @@ func lacks(t *testing.T, env, args []string) {
 	}
 }
 
-// words divides a command line as a shell does, as far as documents need it: quotes, and a comment at the end.
+// words splits a command line as a shell does, as far as documents need it: quotes, and a comment at the end.
 func words(t *testing.T, line string) (list []string) {
 	t.Helper()
 	for line = strings.TrimSpace(line); line != ""; line = strings.TrimSpace(line) {
@@ -292,8 +291,8 @@ func words(t *testing.T, line string) (list []string) {
 	return list
 }
 
-// elide leaves out of what a command printed the lines that the screen leaves out: where it shows "…", the lines up to
-// the next one that begins with the word of the line below the "…".
+// elide removes from an output the lines that the screen omits: for each "…", the lines up to the next one that begins
+// with the first word of the screen's next line.
 func elide(t *testing.T, shown, printed []string) (lines []string) {
 	t.Helper()
 	for i := 0; i < len(shown); {
@@ -334,7 +333,7 @@ func firstWord(line string) string {
 	return word
 }
 
-// varying are the parts of an output that differ from run to run: times and rates.
+// varying matches the parts of an output that differ from run to run: times and rates.
 var varying = regexp.MustCompile(`[0-9.]+ ?(ns|µs|ms|s|GFLOP/s|GB/s|MB/s|runs/s)\b`)
 
 func masked(lines []string) (list []string) {
@@ -344,15 +343,14 @@ func masked(lines []string) (list []string) {
 	return list
 }
 
-// TestCommandLines parses every command of weir that the documents tell: there is such a command, and it has these
-// flags.
+// TestCommandLines parses every weir command in the documents: the command and its flags exist.
 func TestCommandLines(t *testing.T) {
 	count := 0
 	for _, file := range documents(t) {
 		d := readDocument(t, file)
 		for i, line := range d.lines {
 			line, shown := strings.CutPrefix(strings.TrimSpace(line), "$ ")
-			line, _, _ = strings.Cut(line, "  ") // what the document says of it
+			line, _, _ = strings.Cut(line, "  ") // the rest is a description
 			if !strings.Contains(line, "weir ") || !(shown || strings.HasPrefix(d.lines[i], "    ") ||
 				slices.ContainsFunc(d.fences, func(f fence) bool {
 					return (f.language == "sh" || f.language == "console") && f.first <= i && i < f.first+len(f.lines)

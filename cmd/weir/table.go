@@ -19,7 +19,7 @@ import (
 	"github.com/weirml/weir/internal/values"
 )
 
-// tableWork is the work limit of the exact search for a table, about ten seconds.
+// tableWork is the work limit of the optimal search for a table, about ten seconds.
 const tableWork = 3 << 30
 
 // plannedTable is the JSON output of plan for a table: the keys of a model's plan, and the offset of each buffer.
@@ -134,8 +134,8 @@ func solveTable(ctx context.Context, problem memplan.Problem, calls int64) (*pla
 	return p, nil
 }
 
-// mostSteps is up to which number of steps the page has each of the table's own; of more, those at which nothing begins
-// or ends are drawn as one with the step before.
+// mostSteps is the number of steps up to which the page shows each of the table's. Above it, a step at which no buffer
+// begins or ends is drawn together with the step before.
 const mostSteps = 10_000
 
 // page returns the table's plan for the page of plans.
@@ -195,6 +195,7 @@ func (p *plannedTable) page(name string, problem memplan.Problem) planpage.Plan 
 	return page
 }
 
+// print prints the table's plan for a person.
 func (p *plannedTable) print(buffers int) {
 	fmt.Printf("%-14s %d\n", "buffers", buffers)
 	fmt.Printf("%-14s %d (%s)\n", "arena", *p.Arena, values.FormatBytes(*p.Arena))

@@ -65,12 +65,12 @@ func (c *cli) testCommand() *cobra.Command {
 
 // waiting is the output of test --pauses: the longest wait of Go's collector for a case. Nil measures nothing.
 type waiting struct {
-	Stop        float64 `json:"stop_ms"` // at most
-	Case        string  `json:"case"`    // in which it was
+	Stop        float64 `json:"stop_ms"` // an upper bound
+	Case        string  `json:"case"`    // the case in which the wait occurred
 	Collections int     `json:"collections"`
 }
 
-// during runs a case while the collector works.
+// during runs a case while the collector works, and keeps the longest wait.
 func (w *waiting) during(name string, run func() error) error {
 	if w == nil {
 		return run()
@@ -83,6 +83,7 @@ func (w *waiting) during(name string, run func() error) error {
 	return err
 }
 
+// printResults prints the results, or their JSON, and returns errFailed if a case failed or, if strict, was refused.
 func (c *cli) printResults(results []conformance.Result, waits *waiting, strict bool) error {
 	count := map[conformance.Verdict]int{}
 	for _, r := range results {

@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// TestCommand builds the command and runs it over a module that leaks and over one that does not, by itself and under
-// go vet.
+// TestCommand runs the command over a module that leaks and over one that does not, alone and under go vet.
 func TestCommand(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds a command, which takes long; -short")
@@ -38,7 +37,7 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-// writeModule writes a module with a function of the given body, and the stand-in for Weir that it imports.
+// writeModule writes a module with a function of the given body, and a stub of Weir that it imports.
 func writeModule(t *testing.T, folder, body string) {
 	stub, err := filepath.Abs("leak/testdata/src/github.com/weirml/weir")
 	if err != nil {

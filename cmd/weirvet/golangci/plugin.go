@@ -1,7 +1,7 @@
 // Package golangci makes weirvet a module plugin of golangci-lint, under the name weirvet. docs/weirvet.md shows the
 // two files of configuration that it needs.
 //
-// It lies in weirvet's own module and not in a further one: what it depends on besides is one small package without
+// It is in weirvet's own module, not in another one: its only further dependency is a small package without
 // dependencies of its own, and a plugin and the analyser that it wraps must be of one version.
 package golangci
 
@@ -14,7 +14,7 @@ import (
 
 func init() { register.Plugin(leak.Analyzer.Name, New) }
 
-// New returns the plugin. It has no settings: any that are given are an error.
+// New returns the plugin. It does not have settings: any are an error.
 func New(settings any) (register.LinterPlugin, error) {
 	if _, err := register.DecodeSettings[struct{}](settings); err != nil {
 		return nil, err

@@ -1,11 +1,11 @@
-// Package leak is the analyser behind weirvet. It finds code that leaks what Weir's packages give out.
+// Package leak is weirvet's analyser. It finds code that leaks resources of Weir's packages.
 //
-// A function's paths are walked over its SSA form. The walk of one resource follows the values that hold it, the error
-// that came with it and what belongs to it, from the call that made it to every return. Functions and closures are
-// summarised first: what becomes of a parameter, and which results are new resources. Facts carry the summaries from
-// package to package.
+// It walks a function's paths over its SSA form. The walk of one resource follows the values that hold it, its error
+// and the values that belong to it, from the call that made it to every return. Functions and closures are summarised
+// first: the effect on each parameter, and the results that are new resources. Facts carry the summaries from package
+// to package.
 //
-// Where the code leaves open who closes a resource, for instance if it is stored in a struct or given to a function
+// If the code leaves open who closes a resource, for instance because it is stored in a struct or passed to a function
 // that the analyser cannot see, there is no finding.
 package leak
 
@@ -50,11 +50,12 @@ const (
 	categoryKept    = "kept"
 )
 
+// run analyses one package.
 func run(pass *analysis.Pass) (any, error) {
 	if !usesWeir(pass.Pkg) {
 		return nil, nil
 	}
-	// Only packages that use Weir are brought into SSA form: all others would cost several times the time of the rest.
+	// Only packages that use Weir are brought into SSA form: all others would take several times as long.
 	built, err := buildssa.Analyzer.Run(pass)
 	if err != nil {
 		return nil, err
@@ -77,17 +78,18 @@ type analysisOf struct {
 	pass      *analysis.Pass
 	functions []*ssa.Function
 	summaries map[*ssa.Function]*summary
-	quiet     bool // while summaries are still growing
+	quiet     bool // while summaries still grow
 	told      map[finding]bool
 	found     []analysis.Diagnostic
 }
 
-// finding is what is reported once only.
+// finding is a position and a message, which are reported once.
 type finding struct {
 	at       token.Pos
 	category string
 }
 
+// report reports a finding, unless it was reported before or its line says that it is intended.
 func (a *analysisOf) report(at token.Pos, category, message string) {
 	key := finding{at, category}
 	if a.quiet || a.told[key] || !at.IsValid() || a.meant(at) {
@@ -98,7 +100,7 @@ func (a *analysisOf) report(at token.Pos, category, message string) {
 		URL: url + "#" + category})
 }
 
-// directive begins a comment, on the line of a finding or above it, that says why the code is meant to be so.
+// directive begins a comment, on the line of a finding or above it, that gives the reason why the code is intended.
 const directive = "//weirvet:ignore "
 
 // meant reports whether a finding's line has such a comment with a reason.

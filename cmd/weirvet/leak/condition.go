@@ -8,7 +8,8 @@ import (
 	"golang.org/x/tools/go/ssa"
 )
 
-// decide returns the outcome of a test on a path, if it is known: the resource is there, so its error is nil.
+// decide returns the outcome of a test on a path, if it is known: on a walked path the resource exists, and its error
+// is nil.
 func (s *state) decide(cond ssa.Value) (outcome, known bool) {
 	switch m := s.of(cond); m.kind {
 	case yes, no:
@@ -60,7 +61,7 @@ func (s *state) compare(test *ssa.BinOp) (outcome, known bool) {
 	return same == (test.Op == token.EQL), true
 }
 
-// assumable are the keys of tests that a function makes more than once.
+// assumable returns the keys of tests that a function makes more than once.
 func assumable(f *ssa.Function) map[string]bool {
 	count := map[string]int{}
 	for _, b := range f.Blocks {
@@ -78,6 +79,7 @@ func assumable(f *ssa.Function) map[string]bool {
 	return list
 }
 
+// last returns the last instruction of a block.
 func last(b *ssa.BasicBlock) ssa.Instruction {
 	if len(b.Instrs) == 0 {
 		return nil
@@ -85,8 +87,7 @@ func last(b *ssa.BasicBlock) ssa.Instruction {
 	return b.Instrs[len(b.Instrs)-1]
 }
 
-// keyOfTest returns a text that is equal for tests of the same variables and fields, and whether the test is the
-// negation.
+// keyOfTest returns a string that is equal for tests of the same variables and fields, and whether the test is negated.
 func keyOfTest(cond ssa.Value) (key string, negated bool) {
 	switch c := cond.(type) {
 	case *ssa.UnOp:
@@ -102,6 +103,7 @@ func keyOfTest(cond ssa.Value) (key string, negated bool) {
 	return keyOf(cond, 8), false
 }
 
+// keyOf returns a string that is equal for equal expressions of variables and fields; "" if there is none.
 func keyOf(v ssa.Value, depth int) string {
 	if depth == 0 {
 		return fmt.Sprintf("%p", v)
@@ -130,12 +132,13 @@ func keyOf(v ssa.Value, depth int) string {
 	return fmt.Sprintf("%p", v)
 }
 
+// isBool reports whether a type's underlying type is bool.
 func isBool(t types.Type) bool {
 	b, ok := types.Unalias(t).Underlying().(*types.Basic)
 	return ok && b.Info()&types.IsBoolean != 0
 }
 
-// constant returns the mark of a bool that is written in the source.
+// constant returns the mark of a bool constant in the source.
 func constant(v ssa.Value) mark {
 	c, ok := v.(*ssa.Const)
 	if !ok || c.Value == nil || !isBool(c.Type()) {
@@ -170,7 +173,7 @@ func (s *state) integer(v ssa.Value) (int, bool) {
 	return 0, false
 }
 
-// lengthOf returns the length of a list that is written in the source.
+// lengthOf returns the length of a list literal.
 func lengthOf(v ssa.Value) (int, bool) {
 	slice, ok := v.(*ssa.Slice)
 	if !ok || slice.Low != nil || slice.High != nil {
@@ -187,6 +190,7 @@ func lengthOf(v ssa.Value) (int, bool) {
 	return int(list.Len()), true
 }
 
+// order returns the outcome of a comparison of integers.
 func order(op token.Token, x, y int) (outcome, known bool) {
 	switch op {
 	case token.LSS:

@@ -12,8 +12,8 @@ import (
 	"github.com/weirml/weir/cmd/weirvet/leak"
 )
 
-// TestDocument runs the examples of docs/weirvet.md: an example that is followed by messages has just these findings,
-// every other one has none.
+// TestDocument runs the examples of docs/weirvet.md: an example that is followed by messages has exactly these
+// findings, every other one has none.
 func TestDocument(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/weirvet.md")
 	if err != nil {
@@ -53,7 +53,7 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// writeExample writes a package of an example's functions, in which lines count from the first of the example.
+// writeExample writes a package with an example's functions; line numbers count from the example's first line.
 func writeExample(t *testing.T, folder, code string) {
 	head := ""
 	for _, path := range []string{"context", "errors", "fmt", "github.com/weirml/weir", "github.com/weirml/weir/array"} {
@@ -70,7 +70,7 @@ func writeExample(t *testing.T, folder, code string) {
 	}
 }
 
-// onlyResults leaves out that no finding is announced in a comment.
+// onlyResults ignores failures about findings without a comment that announces them.
 type onlyResults struct{ *testing.T }
 
 func (t onlyResults) Errorf(format string, args ...any) {

@@ -12,7 +12,7 @@ import (
 // fruitful are the scope's methods whose result need not be used.
 var fruitful = []string{"Scope.Return"}
 
-// dropped reports statements that compute an array and let go of it. In tests, that is how one looks at errors and
+// dropped reports statements that compute an array and drop it, except in tests, which do so to check errors and
 // memory.
 func (a *analysisOf) dropped() {
 	for _, file := range a.pass.Files {
@@ -37,6 +37,7 @@ func (a *analysisOf) dropped() {
 	}
 }
 
+// droppedCall reports a call whose result is an array that is dropped.
 func (a *analysisOf) droppedCall(call *ast.CallExpr) {
 	f, _ := typeutil.Callee(a.pass.TypesInfo, call).(*types.Func)
 	if !ofLibrary(f) || slices.Contains(fruitful, qualified(f)) || !a.computes(f) {
@@ -45,7 +46,7 @@ func (a *analysisOf) droppedCall(call *ast.CallExpr) {
 	a.report(call.Pos(), categoryDropped, "the result of "+shown(f)+" is dropped: use it, or leave the call out")
 }
 
-// computes reports whether f is an operation of a scope: its only result is an array, and it changes nothing else.
+// computes reports whether f is an operation of a scope: its only result is an array, and it has no other effect.
 func (a *analysisOf) computes(f *types.Func) bool {
 	s := f.Signature()
 	if s.Results().Len() != 1 || !is(s.Results().At(0).Type(), "Array") {

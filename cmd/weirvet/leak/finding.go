@@ -11,7 +11,7 @@ import (
 	"golang.org/x/tools/go/ssa"
 )
 
-// again judges a path that comes back to the call that made the resource.
+// again judges a path that returns to the call that made the resource.
 func (w *walk) again(s *state) {
 	if s.ending != open || w.gathered(s) {
 		return
@@ -27,8 +27,8 @@ func (w *walk) again(s *state) {
 	})
 }
 
-// carried reports whether a variable from before the loop holds the resource when the loop's next turn opens another,
-// so that the turn may still close it. From then on the call's results are the new resource.
+// carried reports whether a variable from before the loop holds the resource when the next iteration opens another one,
+// so that the iteration may still close it. From then on the call's results are the new resource.
 func (w *walk) carried(s *state) bool {
 	if s.ending != open {
 		return false
@@ -60,12 +60,12 @@ func (w *walk) inTurn() {
 	w.findings = append(w.findings, func() { w.a.report(at, categoryTurn, message) })
 }
 
-// goesOn reports whether a return ends a turn of a loop over a function, and not the loop.
+// goesOn reports whether a return ends an iteration of a loop over a function, and not the loop.
 func (w *walk) goesOn(r *ssa.Return) bool {
 	return w.f.Synthetic == "range-over-func yield" && len(r.Results) == 1 && constant(r.Results[0]).kind == yes
 }
 
-// gathered reports whether the resource is in a map from before the loop, which holds those of all turns.
+// gathered reports whether the resource is in a map from before the loop, which holds those of all iterations.
 func (w *walk) gathered(s *state) bool {
 	for p, m := range s.marks {
 		switch v := p.value.(type) {
@@ -84,7 +84,7 @@ func precedes(first, second ssa.Instruction) bool {
 	return before(b, slices.Index(b.Instrs, first), c, slices.Index(c.Instrs, second))
 }
 
-// atExit returns what the deferred closures do with the resource.
+// atExit returns the effect of the deferred closures on the resource.
 func (w *walk) atExit(s *state) effect {
 	found := borrows
 	for _, d := range s.defers {
@@ -115,11 +115,11 @@ func (w *walk) leave(r *ssa.Return, s *state) {
 			}
 		case within, closer:
 			returned = true
-		case failed: // a test's closure gives the error to what expects one
+		case failed: // a test's closure returns the error to a function that expects one
 			returned = returned || w.ignored && w.inTest() && w.f.Parent() != nil
 		case derived:
 			if w.ownerIs("Results") && holds(result.Type(), "Tensor", 3) {
-				returned = true // whoever closes the tensors closes the results
+				returned = true // closing the tensors closes the results
 			}
 			kept = &keeping{at: r.Pos(), where: "returned", id: m.id, what: result.Type()}
 		}
@@ -138,12 +138,13 @@ func (w *walk) leave(r *ssa.Return, s *state) {
 
 func (w *walk) ownerIs(name string) bool { return w.owner != nil && w.owner.Obj().Name() == name }
 
-// endsProcess reports whether a return from f ends the process, and gives everything back with it.
+// endsProcess reports whether a return from f ends the process, which frees everything.
 func endsProcess(f *ssa.Function) bool {
 	return f.Name() == "main" && f.Parent() == nil && f.Signature.Recv() == nil && f.Pkg != nil &&
 		f.Pkg.Pkg.Name() == "main"
 }
 
+// notClosed adds the finding of a return that leaves the resource open.
 func (w *walk) notClosed(r *ssa.Return) {
 	what, fix, at := w.what(), w.fix(), w.start()
 	line := w.a.line(r.Pos())
@@ -160,6 +161,7 @@ func (w *walk) notClosed(r *ssa.Return) {
 	w.findings = append(w.findings, func() { w.a.report(at, categoryOpen, what+w.be()+" not closed "+where+": "+fix) })
 }
 
+// returnedClosed adds the finding of a resource that is returned and closed by a defer.
 func (w *walk) returnedClosed(r *ssa.Return) {
 	message := w.what() + w.be() +
 		" returned, but closed by a defer of this function: close only if there is an error, and leave the rest to the caller"
@@ -167,7 +169,7 @@ func (w *walk) returnedClosed(r *ssa.Return) {
 	w.findings = append(w.findings, func() { w.a.report(at, categoryKept, message) })
 }
 
-// keptOnes reports what outlives the resource that it belongs to.
+// keptOnes adds findings for values that belong to the resource and outlive it.
 func (w *walk) keptOnes(returned *keeping, s *state) {
 	list := []keeping{}
 	if returned != nil {
@@ -186,6 +188,7 @@ func (w *walk) keptOnes(returned *keeping, s *state) {
 	}
 }
 
+// keptMessage returns the message for such a value.
 func (w *walk) keptMessage(k keeping, where string) string {
 	what, fix := "what belongs to it", "Copy its elements"
 	switch {
@@ -199,7 +202,7 @@ func (w *walk) keptMessage(k keeping, where string) string {
 	return fmt.Sprintf("%s is %s, but dies when this function closes %s: %s", what, where, w.what(), fix)
 }
 
-// what names the resource in a message.
+// what returns the resource's name in a message.
 func (w *walk) what() string {
 	name := "value"
 	if w.owner != nil {
@@ -214,7 +217,7 @@ func (w *walk) what() string {
 	return "the " + name
 }
 
-// be is the verb that goes with what.
+// be returns the verb after what.
 func (w *walk) be() string {
 	if w.ownerIs("Results") {
 		return " are"
@@ -222,7 +225,7 @@ func (w *walk) be() string {
 	return " is"
 }
 
-// fix says what mends a resource that is not closed.
+// fix returns the fix for a resource that is not closed.
 func (w *walk) fix() string {
 	if _, names := w.a.callAt(w.site.Pos()); w.at < len(names) && names[w.at] != "_" {
 		return "defer " + names[w.at] + ".Close(), or call it on this path too"
@@ -230,14 +233,14 @@ func (w *walk) fix() string {
 	return "call Close on this path too"
 }
 
-// start is where the call that made the resource begins.
+// start returns the position of the call that made the resource.
 func (w *walk) start() token.Pos {
 	at, _ := w.a.callAt(w.site.Pos())
 	return at
 }
 
-// callAt returns where a call begins, given its opening parenthesis, and the names of the variables that its results go
-// to.
+// callAt returns the position of a call, given its opening parenthesis, and the names of the variables that get its
+// results.
 func (a *analysisOf) callAt(paren token.Pos) (token.Pos, []string) {
 	for _, file := range a.pass.Files {
 		if paren < file.FileStart || paren >= file.FileEnd {

@@ -10,13 +10,13 @@ import (
 	"github.com/weirml/weir/cmd/weirvet/leak"
 )
 
-// TestFindings compares findings with the comments beside the code.
+// TestFindings compares findings with the comments in the code.
 func TestFindings(t *testing.T) {
 	analysistest.Run(onlyFindings{t}, analysistest.TestData(), leak.Analyzer, "open", "kept", "turn", "dropped",
 		"across/...", "good", "goodmain")
 }
 
-// onlyFindings leaves out facts, of which every function has one.
+// onlyFindings ignores facts, since every function has one.
 type onlyFindings struct{ *testing.T }
 
 func (t onlyFindings) Errorf(format string, args ...any) {

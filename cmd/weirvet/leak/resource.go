@@ -8,31 +8,32 @@ import (
 	"golang.org/x/tools/go/ssa"
 )
 
-// scoped are the library's types that have a Close and need none: a scope closes its arrays, and the borrower its
+// scoped are the library's types with a Close that need not be called: a scope closes its arrays, and the borrower its
 // loans.
 var scoped = []string{"Array", "Loan"}
 
-// lent are the library's functions and methods that return a closable thing which is somebody else's, or is only Go
-// memory.
+// lent are the library's functions and methods that return a closable value which has another owner, or which is only
+// memory of Go.
 var lent = []string{"FromSlice", "Scalar"}
 
-// makers are the library's methods, besides those named New… and Open…, that return something for the caller to close.
-var makers = []string{"Program.Run", "Array.Detach", "Batcher.Run", "Traced.Run", "Archive.Read"}
+// makers are the library's methods, besides those named New… and Open…, whose result the caller must close.
+var makers = []string{"Program.Run", "Array.Detach", "Batcher.Run", "Traced.Run", "Runner.Run", "Archive.Read"}
 
-// takers are the library's functions that take their argument over for good.
+// takers are the library's functions that take over their argument.
 var takers = []string{"Consume", "Donate"}
 
 // closers are the methods that end a resource.
 var closers = []string{"Close", "CloseContext"}
 
-// views are the library's functions and methods whose result shares the memory of their argument, and dies with it.
+// views are the library's functions and methods whose result shares the memory of their argument, and is invalid after
+// it.
 var views = []string{"View", "Array.Tensor", "Tensor.Bytes", "Results.Get", "Results.At", "Results.Sequence",
 	"Call.Input", "Call.Output"}
 
-// settlers are the methods of a scope that give its arrays to another one.
+// settlers are the methods of a scope that give its arrays to another scope.
 var settlers = []string{"Scope.Return", "Scope.Transfer"}
 
-// stored are the methods of a context that give arrays of the parameters' scope.
+// stored are the methods of a context that return arrays of the parameters' scope.
 var stored = []string{"Context.Param", "Context.Buffer"}
 
 // onlyLook are packages of the standard library whose functions neither close nor keep their arguments.
@@ -55,7 +56,7 @@ func named(t types.Type) *types.Named {
 	return n
 }
 
-// resource returns the type of the library that a value of type t must be closed as, or nil.
+// resource returns the type of the library as which a value of type t must be closed, or nil.
 func resource(t types.Type) *types.Named {
 	if t == nil {
 		return nil
@@ -69,7 +70,8 @@ func resource(t types.Type) *types.Named {
 	}
 	method, path, _ := types.LookupFieldOrMethod(t, true, n.Obj().Pkg(), "Close")
 	f, ok := method.(*types.Func)
-	if !ok || len(path) > 1 { // an embedded field's, such as the scope of an nn.Context: whoever has that closes it
+	// an embedded field's Close, such as that of the scope of an nn.Context: the field's owner calls it
+	if !ok || len(path) > 1 {
 		return nil
 	}
 	s := f.Signature()
@@ -85,7 +87,7 @@ func is(t types.Type, name string) bool {
 	return n != nil && n.Obj().Name() == name
 }
 
-// embedsScope returns which field of a library's struct, such as nn.Context, is the scope that it computes in, or −1.
+// embedsScope returns the index of the field of a library's struct, such as nn.Context, that is its scope, or −1.
 func embedsScope(t types.Type) int {
 	n := named(t)
 	if n == nil {
@@ -116,11 +118,12 @@ func contextOf(v ssa.Value) ssa.Value {
 	return v
 }
 
+// isError reports whether t is error.
 func isError(t types.Type) bool {
 	return t != nil && types.Identical(t, types.Universe.Lookup("error").Type())
 }
 
-// callee returns the function or method that a call names, or nil if that is a value.
+// callee returns the function or method that a call names; nil if it calls a value.
 func callee(call *ssa.CallCommon) *types.Func {
 	if call.IsInvoke() {
 		return call.Method
@@ -131,7 +134,7 @@ func callee(call *ssa.CallCommon) *types.Func {
 	return nil
 }
 
-// objectOf returns the declaration of a function, a method's also for its wrappers, or nil.
+// objectOf returns the declaration of a function, or of the method that a wrapper calls; nil if there is none.
 func objectOf(f *ssa.Function) *types.Func {
 	if f.Origin() != nil {
 		f = f.Origin()
@@ -156,7 +159,7 @@ func qualified(f *types.Func) string {
 	return f.Name()
 }
 
-// shown returns a function's name as its user writes it.
+// shown returns a function's name as users write it.
 func shown(f *types.Func) string {
 	if f.Signature().Recv() == nil && f.Pkg() != nil {
 		return f.Pkg().Name() + "." + f.Name()
@@ -164,7 +167,7 @@ func shown(f *types.Func) string {
 	return qualified(f)
 }
 
-// ofLibrary reports whether f is in the library and, if names are given, bears one of them.
+// ofLibrary reports whether f is in the library and, if names are given, has one of them.
 func ofLibrary(f *types.Func, names ...string) bool {
 	return f != nil && library(f.Pkg()) && (len(names) == 0 || slices.Contains(names, qualified(f)))
 }
@@ -174,7 +177,7 @@ func closes(f *types.Func) bool {
 	return f != nil && slices.Contains(closers, f.Name()) && f.Signature().Recv() != nil
 }
 
-// made returns which results of a library's function its caller must close.
+// made returns the indices of the results of a library's function that its caller must close.
 func made(f *types.Func) []int {
 	if !ofLibrary(f) || ofLibrary(f, lent...) || !f.Exported() {
 		return nil
@@ -193,9 +196,11 @@ func made(f *types.Func) []int {
 	return list
 }
 
-// holdsArray reports whether a value of type t is an array, or a slice or struct of some.
+// holdsArray reports whether a value of type t is an array, or a slice or struct with arrays.
 func holdsArray(t types.Type) bool { return holds(t, "Array", 3) }
 
+// holds reports whether a value of type t is of the library's type of that name, or contains one at most depth levels
+// deep.
 func holds(t types.Type, name string, depth int) bool {
 	if depth == 0 || t == nil {
 		return false
@@ -220,7 +225,7 @@ func holds(t types.Type, name string, depth int) bool {
 	return false
 }
 
-// carries reports whether a value of type t can share memory with what it came from.
+// carries reports whether a value of type t can share memory with the value that it was made from.
 func carries(t types.Type) bool {
 	switch u := types.Unalias(t).Underlying().(type) {
 	case *types.Basic, *types.Signature:
@@ -238,7 +243,7 @@ func carries(t types.Type) bool {
 	return true
 }
 
-// word returns what a message calls a resource.
+// word returns the name of a resource in a message.
 func word(n *types.Named) string {
 	if n.Obj().Name() == "Compiled" {
 		return "compiled function"

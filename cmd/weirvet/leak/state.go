@@ -11,53 +11,53 @@ import (
 	"golang.org/x/tools/go/ssa"
 )
 
-// kind is what a value is to the resource that is walked.
+// kind is the relation of a value to the resource of a walk.
 type kind uint8
 
 const (
 	itself  kind = iota + 1 // the resource
 	pair                    // a tuple whose element at is the resource
-	failed                  // the error that came with it: nil on every path that is walked, since there is a resource
-	failing                 // a bool that is true only if that error is not nil
+	failed                  // its error: nil on every walked path, since the resource exists
+	failing                 // a bool that is true only if its error is not nil
 	within                  // a list of arguments, or weir.Inputs, that holds it
 	closer                  // a closure that closes or keeps it
 	context                 // a context that computes in it, or the address of its scope there
-	derived                 // what shares its memory, or belongs to it
+	derived                 // a value that shares its memory, or belongs to it
 	yes                     // the constant true
 	no                      // the constant false
-	number                  // the integer at: a loop's counter in the first turn
+	number                  // the integer at: a loop's counter in the first iteration
 )
 
-// mark is what is known of a value or variable.
+// mark is the known relation of a value or variable.
 type mark struct {
 	kind kind
 	at   int
-	id   ssa.Value // of what is derived: the call that gave it
+	id   ssa.Value // of a derived value: the call that returned it
 }
 
-// place is a value, or a variable of the function, or one of its fields. Field is −1 for the whole.
-type place struct {
+// location is a value, or a variable of the function, or one of its fields. Field is −1 for the entire variable.
+type location struct {
 	value ssa.Value
 	field int
 }
 
-func whole(v ssa.Value) place { return place{v, -1} }
+func entire(v ssa.Value) location { return location{v, -1} }
 
-// ending is what has become of the resource on a path.
+// ending is the state of the resource on a path.
 type ending uint8
 
 const (
 	open ending = iota
 	ended
-	moved // somebody else closes it, or nobody knows
+	moved // another function closes it, or it is unknown who does
 )
 
-// state is what is known at a point of a path.
+// state is the knowledge at a point of a path.
 type state struct {
-	marks    map[place]mark
+	marks    map[location]mark
 	assumed  map[string]assumption
-	pending  map[string]keeping // what is kept in places that outlive the function
-	defers   []*ssa.Defer       // those whose effect depends on what variables hold at the end
+	pending  map[string]keeping // stores into variables that outlive the function
+	defers   []*ssa.Defer       // the defers whose effect depends on the final values of variables
 	ending   ending
 	deferred effect // borrows: no defer closes it
 }
@@ -68,7 +68,7 @@ type assumption struct {
 	outcome bool
 }
 
-// keeping is a store of something derived.
+// keeping is a store of a derived value.
 type keeping struct {
 	at    token.Pos
 	where string
@@ -76,6 +76,7 @@ type keeping struct {
 	what  types.Type
 }
 
+// clone returns a deep copy.
 func (s *state) clone() *state {
 	c := *s
 	c.marks, c.assumed, c.pending, c.defers = maps.Clone(s.marks), maps.Clone(s.assumed), maps.Clone(s.pending),
@@ -83,28 +84,29 @@ func (s *state) clone() *state {
 	return &c
 }
 
-func (s *state) of(v ssa.Value) mark { return s.marks[whole(v)] }
+func (s *state) of(v ssa.Value) mark { return s.marks[entire(v)] }
 
+// set sets the mark of a value; the zero mark removes it.
 func (s *state) set(v ssa.Value, m mark) {
 	if m.kind == 0 {
-		delete(s.marks, whole(v))
+		delete(s.marks, entire(v))
 	} else {
-		s.marks[whole(v)] = m
+		s.marks[entire(v)] = m
 	}
 }
 
 // clear forgets a variable and its fields.
 func (s *state) clear(v ssa.Value) {
-	maps.DeleteFunc(s.marks, func(p place, _ mark) bool { return p.value == v })
+	maps.DeleteFunc(s.marks, func(p location, _ mark) bool { return p.value == v })
 }
 
-// settle forgets that something is derived.
+// settle removes the marks of values derived by a call; nil stands for all.
 func (s *state) settle(id ssa.Value) {
-	maps.DeleteFunc(s.marks, func(_ place, m mark) bool { return m.kind == derived && (id == nil || m.id == id) })
+	maps.DeleteFunc(s.marks, func(_ location, m mark) bool { return m.kind == derived && (id == nil || m.id == id) })
 	maps.DeleteFunc(s.pending, func(_ string, k keeping) bool { return id == nil || k.id == id })
 }
 
-// key is equal for equal states.
+// key returns a string that is equal for equal states.
 func (s *state) key(number func(any) int) string {
 	var parts []string
 	for p, m := range s.marks {

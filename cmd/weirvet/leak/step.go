@@ -9,7 +9,7 @@ import (
 	"golang.org/x/tools/go/ssa"
 )
 
-// step gives the state after an instruction. It returns false if the path ends there.
+// step updates the state by an instruction. It returns false if the path ends there.
 func (w *walk) step(instruction ssa.Instruction, s *state) bool {
 	switch i := instruction.(type) {
 	case *ssa.Alloc:
@@ -30,7 +30,7 @@ func (w *walk) step(instruction ssa.Instruction, s *state) bool {
 				w.send(c.Send, i, s)
 			}
 		}
-		s.settle(nil) // somebody else may have used it by then
+		s.settle(nil) // another function may have used it by then
 	case *ssa.MakeMap:
 		s.set(i, mark{})
 	case *ssa.Range:
@@ -53,7 +53,7 @@ func (w *walk) step(instruction ssa.Instruction, s *state) bool {
 			s.set(i, mark{kind: context})
 			break
 		}
-		s.set(i, s.marks[place{i.X, i.Field}])
+		s.set(i, s.marks[location{i.X, i.Field}])
 	case *ssa.Call:
 		return w.call(i, s)
 	case *ssa.Go:
@@ -69,14 +69,14 @@ func (w *walk) step(instruction ssa.Instruction, s *state) bool {
 	return true
 }
 
-// read gives the state after something was looked up in a map: whoever does that may close it.
+// read updates the state by a lookup in a map, whose result the function may close.
 func (w *walk) read(m ssa.Value, s *state) {
 	if s.of(m).kind == within && s.ending == open {
 		s.ending = moved
 	}
 }
 
-// derive marks a value as its first operand is, if it can share its memory.
+// derive gives a value the mark of its first operand, if it can share its memory.
 func (w *walk) derive(v ssa.Value, s *state) {
 	operand := (*v.(ssa.Instruction).Operands(nil)[0])
 	m := s.of(operand)
@@ -100,6 +100,7 @@ func (s *state) inside(v ssa.Value) mark {
 	return found
 }
 
+// store updates the state by a store to a variable, a field or an element.
 func (w *walk) store(i *ssa.Store, s *state) {
 	m := s.of(i.Val)
 	if m.kind == 0 {
@@ -137,30 +138,31 @@ func (w *walk) store(i *ssa.Store, s *state) {
 	w.keep(i, keyOf(i.Addr, 8), i.Val, m, s)
 }
 
-// storeField stores to a field or element of a variable of the function. A resource that goes there is somebody else's.
+// storeField updates the state by a store to a field or element of a variable of the function. A resource that is
+// stored there has another owner.
 func (w *walk) storeField(variable *ssa.Alloc, field int, m mark, s *state) {
 	switch m.kind {
 	case itself, closer:
 		s.ending, m = moved, mark{}
 	case 0:
-		delete(s.marks, place{variable, field})
+		delete(s.marks, location{variable, field})
 		return
 	}
-	s.marks[place{variable, field}] = m
+	s.marks[location{variable, field}] = m
 }
 
-// keep notes what goes to a place that outlives the function.
+// keep records a store to a variable, map or channel that outlives the function.
 func (w *walk) keep(i ssa.Instruction, key string, v ssa.Value, m mark, s *state) {
 	delete(s.pending, key)
 	switch m.kind {
 	case itself, within, closer:
 		s.ending = moved
 	case derived:
-		s.pending[key] = keeping{at: i.Pos(), where: placeOf(i), id: m.id, what: v.Type()}
+		s.pending[key] = keeping{at: i.Pos(), where: storageOf(i), id: m.id, what: v.Type()}
 	}
 }
 
-// outlives reports whether a place is a global variable, or reached from a parameter or captured variable.
+// outlives reports whether an address is in a global variable, or reached from a parameter or captured variable.
 func outlives(v ssa.Value) bool {
 	for range 20 {
 		switch x := v.(type) {
@@ -179,7 +181,8 @@ func outlives(v ssa.Value) bool {
 	return false
 }
 
-func placeOf(i ssa.Instruction) string {
+// storageOf returns the name of the kind of variable that an instruction stores to, for messages.
+func storageOf(i ssa.Instruction) string {
 	switch i := i.(type) {
 	case *ssa.Store:
 		switch i.Addr.(type) {
@@ -197,8 +200,8 @@ func placeOf(i ssa.Instruction) string {
 	return "a channel"
 }
 
-// escapes reports whether a variable is captured by an earlier closure that closes or keeps it, and that somebody else
-// runs.
+// escapes reports whether an earlier closure captures a variable, closes or keeps it, and is passed to another
+// function.
 func (w *walk) escapes(variable *ssa.Alloc, at *ssa.Store) bool {
 	for _, r := range *variable.Referrers() {
 		closure, ok := r.(*ssa.MakeClosure)
@@ -213,6 +216,7 @@ func (w *walk) escapes(variable *ssa.Alloc, at *ssa.Store) bool {
 	return false
 }
 
+// load marks a value that is read from an address.
 func (w *walk) load(i *ssa.UnOp, s *state) {
 	if i.Op.String() != "*" {
 		s.set(i, mark{})
@@ -220,7 +224,7 @@ func (w *walk) load(i *ssa.UnOp, s *state) {
 	}
 	m := s.of(i.X)
 	if m.kind == 0 {
-		if variable, ok := i.X.(*ssa.Alloc); ok { // a struct as a whole
+		if variable, ok := i.X.(*ssa.Alloc); ok { // an entire struct
 			if m = s.inside(variable); m.kind != derived {
 				m = mark{}
 			}
@@ -235,7 +239,7 @@ func (w *walk) load(i *ssa.UnOp, s *state) {
 	s.set(i, m)
 }
 
-// element gives the mark of a tuple's element.
+// element returns the mark of a tuple's element.
 func (w *walk) element(i *ssa.Extract, s *state) mark {
 	m := s.of(i.Tuple)
 	switch m.kind {
@@ -262,6 +266,7 @@ func (w *walk) element(i *ssa.Extract, s *state) mark {
 	return mark{}
 }
 
+// assert marks the result of a type assertion.
 func (w *walk) assert(i *ssa.TypeAssert, s *state) {
 	m := s.of(i.X)
 	if m.kind == failed {
@@ -270,11 +275,12 @@ func (w *walk) assert(i *ssa.TypeAssert, s *state) {
 	s.set(i, m)
 }
 
+// put updates the state by a store to a map.
 func (w *walk) put(i *ssa.MapUpdate, s *state) {
 	m := s.of(i.Value)
 	if is(i.Map.Type(), "Inputs") {
 		if _, mine := i.Map.(*ssa.MakeMap); !mine && m.kind == itself && !isVariableLoad(i.Map) {
-			s.ending = moved // whoever made the map may close what is in it
+			s.ending = moved // the maker of the map may close its elements
 			return
 		}
 		if m.kind == itself {
@@ -303,11 +309,12 @@ func isVariableLoad(v ssa.Value) bool {
 	return ok && isVariable(load.X)
 }
 
+// send updates the state by a send to a channel.
 func (w *walk) send(v ssa.Value, i ssa.Instruction, s *state) {
 	w.keep(i, fmt.Sprintf("%p", i), v, s.of(v), s)
 }
 
-// closure returns what a closure does with the resource, if it captures it.
+// closure returns the effect of a closure on the resource, if it captures it.
 func (w *walk) closure(c *ssa.MakeClosure, s *state) effect {
 	found := borrows
 	for i, binding := range c.Bindings {
@@ -321,7 +328,7 @@ func (w *walk) closure(c *ssa.MakeClosure, s *state) effect {
 	return found
 }
 
-// goes gives the state after the start of a goroutine.
+// goes updates the state by the start of a goroutine.
 func (w *walk) goes(i *ssa.Go, s *state) {
 	if c, ok := i.Call.Value.(*ssa.MakeClosure); ok && w.closure(c, s) != borrows || s.of(i.Call.Value).kind == closer {
 		s.ending = moved
@@ -330,7 +337,7 @@ func (w *walk) goes(i *ssa.Go, s *state) {
 	s.settle(nil)
 }
 
-// defers notes a deferred call.
+// defers records a deferred call.
 func (w *walk) defers(i *ssa.Defer, s *state) {
 	if _, ok := i.Call.Value.(*ssa.MakeClosure); ok {
 		s.defers = append(slices.Clone(s.defers), i)
@@ -345,7 +352,7 @@ func (w *walk) defers(i *ssa.Defer, s *state) {
 	}
 }
 
-// effect returns what a call does with the resource.
+// effect returns the effect of a call on the resource.
 func (w *walk) effect(call *ssa.CallCommon, s *state) effect {
 	if c, ok := call.Value.(*ssa.MakeClosure); ok {
 		if e := w.closure(c, s); e != borrows {
@@ -361,7 +368,7 @@ func (w *walk) effect(call *ssa.CallCommon, s *state) effect {
 		switch m := s.of(arg); m.kind {
 		case itself, within:
 			e := w.a.effectOfArg(call, i)
-			if isVariable(arg) { // its address: what has it may close the resource or set the variable
+			if isVariable(arg) { // its address: the function may close the resource or set the variable
 				e = takes
 			}
 			found = max(found, e)
@@ -372,7 +379,7 @@ func (w *walk) effect(call *ssa.CallCommon, s *state) effect {
 	return found
 }
 
-// arguments gives the state after a call was given its arguments.
+// arguments updates the state by the arguments of a call.
 func (w *walk) arguments(call *ssa.CallCommon, s *state) {
 	switch e := w.effect(call, s); {
 	case e.closes():
@@ -382,11 +389,11 @@ func (w *walk) arguments(call *ssa.CallCommon, s *state) {
 	}
 }
 
-// stops are the names of methods and function variables after which nothing runs.
+// stops are the names of methods and function variables that do not return.
 var stops = []string{"fatal", "failnow", "skipnow", "goexit"}
 
-// ends reports whether a call ends the path: the process or test ends, or the test has failed and may leave what it
-// has.
+// ends reports whether a call ends the path: the process or test ends, or the test has failed and may leave resources
+// open.
 func ends(call *ssa.CallCommon) bool {
 	if f := callee(call); f != nil {
 		name := strings.ToLower(f.Name())
@@ -409,6 +416,7 @@ func ends(call *ssa.CallCommon) bool {
 	return strings.Contains(name, "fatal") || strings.Contains(name, "exit") || name == "die"
 }
 
+// call updates the state by a call. It returns false if the path ends there.
 func (w *walk) call(i *ssa.Call, s *state) bool {
 	call := i.Common()
 	s.set(i, mark{})
@@ -431,7 +439,7 @@ func (w *walk) call(i *ssa.Call, s *state) bool {
 	w.onDerived(call, f, s)
 	w.arguments(call, s)
 	if f != nil && f.Name() == "Wait" {
-		s.settle(nil) // somebody else has used by then what was sent
+		s.settle(nil) // the receiver may have used the value that was sent
 	}
 	return true
 }
@@ -447,15 +455,18 @@ func (w *walk) provesFailure(call *ssa.CallCommon, s *state) bool {
 	return w.inTest() && slices.ContainsFunc(call.Args, func(v ssa.Value) bool { return s.of(v).kind == failed })
 }
 
+// inTest reports whether the function is in a test file.
 func (w *walk) inTest() bool {
 	return strings.HasSuffix(w.a.pass.Fset.Position(w.f.Pos()).Filename, "_test.go")
 }
 
+// isBoolCall reports whether a call's only result is a bool.
 func isBoolCall(call *ssa.CallCommon) bool {
 	r := call.Signature().Results()
 	return r.Len() == 1 && isBool(r.At(0).Type())
 }
 
+// builtin updates the state by a call of a builtin function.
 func (w *walk) builtin(i *ssa.Call, b *ssa.Builtin, s *state) bool {
 	if b.Name() != "append" {
 		return true
@@ -467,7 +478,7 @@ func (w *walk) builtin(i *ssa.Call, b *ssa.Builtin, s *state) bool {
 				s.ending = moved
 			}
 		case derived:
-			if k == 0 || carries(elementOf(i.Type())) { // else the elements are copied
+			if k == 0 || carries(elementOf(i.Type())) { // otherwise the elements are copied
 				s.set(i, mark{kind: derived, id: i})
 			}
 		}
@@ -475,7 +486,7 @@ func (w *walk) builtin(i *ssa.Call, b *ssa.Builtin, s *state) bool {
 	return true
 }
 
-// settle forgets arrays that another scope has now.
+// settle removes the marks of arrays that another scope owns now.
 func (w *walk) settle(args []ssa.Value, s *state) {
 	for _, arg := range args {
 		list, ok := arg.(*ssa.Slice)
@@ -512,6 +523,7 @@ func elementOf(t types.Type) types.Type {
 	return t
 }
 
+// isSlice reports whether a type's underlying type is a slice.
 func isSlice(t types.Type) bool {
 	_, ok := types.Unalias(t).Underlying().(*types.Slice)
 	return ok
@@ -558,6 +570,7 @@ func (w *walk) result(i *ssa.Call, s *state) {
 	}
 }
 
+// lastIsBool reports whether a call's last result is a bool.
 func lastIsBool(call *ssa.CallCommon) bool {
 	r := call.Signature().Results()
 	return r.Len() == 2 && isBool(r.At(1).Type())
@@ -577,7 +590,7 @@ func (w *walk) alias(i *ssa.Call, sum *summary, param int, s *state) {
 	}
 }
 
-// onDerived gives the state after what belongs to the resource was closed or given away.
+// onDerived updates the state by a call that closes or takes over a value that belongs to the resource.
 func (w *walk) onDerived(call *ssa.CallCommon, f *types.Func, s *state) {
 	if !closes(f) && !ofLibrary(f, takers...) {
 		return
@@ -585,7 +598,7 @@ func (w *walk) onDerived(call *ssa.CallCommon, f *types.Func, s *state) {
 	for _, arg := range append([]ssa.Value{call.Value}, call.Args...) {
 		if m := s.of(arg); m.kind == derived {
 			if w.owner != nil && w.owner.Obj().Name() == "Results" && s.ending == open {
-				s.ending = moved // results are closed when each of their tensors is
+				s.ending = moved // results close after each of their tensors is closed
 			}
 			s.settle(m.id)
 		}

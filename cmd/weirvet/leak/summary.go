@@ -9,25 +9,25 @@ import (
 	"golang.org/x/tools/go/ssa"
 )
 
-// effect is what becomes of a parameter or captured variable, at most.
+// effect is the greatest effect of a function on a parameter or captured variable.
 type effect uint8
 
 const (
 	borrows   effect = iota // it is read
 	mayClose                // it is closed on some path
 	mustClose               // it is closed on every path
-	takes                   // it is kept, or who ends it cannot be seen
+	takes                   // it is kept, or its end cannot be seen
 )
 
 func (e effect) closes() bool { return e == mayClose || e == mustClose }
 
-// summary is what callers need to know of a function. It is a fact.
+// summary is the part of a function that its callers need. It is a fact.
 type summary struct {
 	Params []effect    // of each parameter, the receiver first
 	Free   []effect    // of each captured variable
-	Fresh  []int       // the results that are new resources, for the caller to close
+	Fresh  []int       // the indices of results that are new resources, which the caller must close
 	Alias  map[int]int // result → the parameter that it is
-	Of     map[int]int // result → the scope among the parameters that its arrays belong to
+	Of     map[int]int // result → the scope parameter that its arrays belong to
 }
 
 // AFact marks summaries as facts.
@@ -64,7 +64,7 @@ func (a *analysisOf) of(f *ssa.Function) *summary {
 	return nil
 }
 
-// summarise computes what functions do with parameters and captured variables, until nothing changes.
+// summarise computes the effects of functions on parameters and captured variables, until nothing changes.
 func (a *analysisOf) summarise() {
 	for _, f := range a.functions {
 		a.summaries[f] = &summary{Params: make([]effect, len(f.Params)), Free: make([]effect, len(f.FreeVars)),
@@ -86,6 +86,7 @@ func (a *analysisOf) summarise() {
 	}
 }
 
+// summaryOf computes a function's summary from the present summaries of others.
 func (a *analysisOf) summaryOf(f *ssa.Function) *summary {
 	s := &summary{Alias: map[int]int{}, Of: map[int]int{}}
 	for i, p := range f.Params {
@@ -112,7 +113,7 @@ func (a *analysisOf) summaryOf(f *ssa.Function) *summary {
 	return s
 }
 
-// mayHold reports whether a parameter of type t may be given a resource.
+// mayHold reports whether a parameter of type t may get a resource.
 func mayHold(t types.Type) bool {
 	if resource(t) != nil {
 		return true
@@ -131,15 +132,16 @@ func mayHold(t types.Type) bool {
 	return false
 }
 
-// uses is what is done with a value and with all that it flows into.
+// uses are the uses of a value and of all values that it flows into.
 type uses struct {
 	seen     map[ssa.Value]bool
 	closed   []ssa.Instruction // the calls that close it
-	later    bool              // it is closed by a closure that runs at some time
+	later    bool              // a closure that runs at an unknown time closes it
 	kept     bool
 	returned []int
 }
 
+// effect returns the effect of the uses in f.
 func (u *uses) effect(f *ssa.Function) effect {
 	switch {
 	case u.kept:
@@ -155,7 +157,7 @@ func (u *uses) effect(f *ssa.Function) effect {
 	return mayClose
 }
 
-// always reports whether every path through f passes the call, those apart on which one of the values is nil.
+// always reports whether every path through f passes the call, except paths on which one of the values is nil.
 func always(f *ssa.Function, call ssa.Instruction, values map[ssa.Value]bool) bool {
 	if _, ok := call.(*ssa.Go); ok {
 		return false
@@ -182,7 +184,7 @@ func always(f *ssa.Function, call ssa.Instruction, values map[ssa.Value]bool) bo
 	}
 }
 
-// testsNil reports whether above ends in a test that leads to below if one of the values is not nil.
+// testsNil reports whether block above ends in a test that leads to below if one of the values is not nil.
 func testsNil(above, below *ssa.BasicBlock, values map[ssa.Value]bool) bool {
 	branch, ok := above.Instrs[len(above.Instrs)-1].(*ssa.If)
 	if !ok {
@@ -195,6 +197,7 @@ func testsNil(above, below *ssa.BasicBlock, values map[ssa.Value]bool) bool {
 	return test.Op.String() == "!=" && above.Succs[0] == below || test.Op.String() == "==" && above.Succs[1] == below
 }
 
+// isNil reports whether a value is the constant nil.
 func isNil(v ssa.Value) bool {
 	c, ok := v.(*ssa.Const)
 	return ok && c.IsNil()
@@ -224,7 +227,7 @@ func (a *analysisOf) follow(start ssa.Value) *uses {
 	return u
 }
 
-// followUse notes what one instruction does with a value.
+// followUse adds the use of a value by one instruction; flow follows the instruction's result.
 func (a *analysisOf) followUse(u *uses, v ssa.Value, r ssa.Instruction, flow func(ssa.Value)) {
 	switch r := r.(type) {
 	case *ssa.Phi, *ssa.ChangeType, *ssa.ChangeInterface, *ssa.MakeInterface, *ssa.TypeAssert, *ssa.Extract, *ssa.Convert,
@@ -270,8 +273,8 @@ func (a *analysisOf) followUse(u *uses, v ssa.Value, r ssa.Instruction, flow fun
 	}
 }
 
-// local returns the variable of this function that an address lies in: its own, or an element of a call's variadic
-// arguments.
+// local returns the variable of this function that contains an address: a variable of its own, or an element of a
+// call's variadic arguments.
 func local(addr ssa.Value) (ssa.Value, bool) {
 	switch addr := addr.(type) {
 	case *ssa.Alloc:
@@ -284,11 +287,13 @@ func local(addr ssa.Value) (ssa.Value, bool) {
 	return nil, false
 }
 
+// isTuple reports whether a type is a tuple.
 func isTuple(t types.Type) bool {
 	_, ok := t.(*types.Tuple)
 	return ok
 }
 
+// followClosure adds the uses of a value that a closure captures.
 func (a *analysisOf) followClosure(u *uses, v ssa.Value, closure *ssa.MakeClosure) {
 	for i, binding := range closure.Bindings {
 		if binding != v {
@@ -306,7 +311,7 @@ func (a *analysisOf) followClosure(u *uses, v ssa.Value, closure *ssa.MakeClosur
 	}
 }
 
-// runs returns where this function runs a closure: its calls and defers.
+// runs returns the calls and defers of a closure in its function.
 func runs(closure *ssa.MakeClosure) (list []ssa.Instruction) {
 	for _, r := range *closure.Referrers() {
 		if call, ok := r.(ssa.CallInstruction); ok && call.Common().Value == closure {
@@ -316,7 +321,7 @@ func runs(closure *ssa.MakeClosure) (list []ssa.Instruction) {
 	return list
 }
 
-// effectOfBinding returns what a closure does with its i-th captured variable.
+// effectOfBinding returns the effect of a closure on its i-th captured variable.
 func (a *analysisOf) effectOfBinding(closure *ssa.MakeClosure, i int) effect {
 	f := closure.Fn.(*ssa.Function)
 	if strings.HasPrefix(f.Synthetic, "bound method wrapper") {
@@ -334,6 +339,7 @@ func (a *analysisOf) effectOfBinding(closure *ssa.MakeClosure, i int) effect {
 	return takes
 }
 
+// followCall adds the use of a value by a call.
 func (a *analysisOf) followCall(u *uses, v ssa.Value, r ssa.CallInstruction, flow func(ssa.Value)) {
 	call := r.Common()
 	if b, ok := call.Value.(*ssa.Builtin); ok {
@@ -367,6 +373,7 @@ func (a *analysisOf) followCall(u *uses, v ssa.Value, r ssa.CallInstruction, flo
 	}
 }
 
+// hasValue reports whether a map contains a value.
 func hasValue(m map[int]int, value int) bool {
 	for _, v := range m {
 		if v == value {
@@ -376,7 +383,7 @@ func hasValue(m map[int]int, value int) bool {
 	return false
 }
 
-// effectOfArg returns what a call does with its i-th argument, the receiver of a method that is named being the first.
+// effectOfArg returns the effect of a call on its i-th argument. The receiver of a named method is the first.
 func (a *analysisOf) effectOfArg(call *ssa.CallCommon, i int) effect {
 	f := callee(call)
 	switch {
@@ -392,14 +399,14 @@ func (a *analysisOf) effectOfArg(call *ssa.CallCommon, i int) effect {
 	if s := a.ofCall(call); s != nil && i < len(s.Params) {
 		return s.Params[i]
 	}
-	// A function of a scope that gives arrays computes in it: closing it would end them.
+	// A function with a scope parameter that returns arrays computes in the scope: closing it would close them.
 	if i < len(call.Args) && is(call.Args[i].Type(), "Scope") && holdsArray(call.Signature().Results()) {
 		return borrows
 	}
 	return takes
 }
 
-// arraysOf notes the results of f that hold arrays of its parameter scope.
+// arraysOf records the results of f that hold arrays of its scope parameter at.
 func (a *analysisOf) arraysOf(f *ssa.Function, scope *ssa.Parameter, at int, s *summary) {
 	for i := range f.Signature.Results().Len() {
 		if !holdsArray(f.Signature.Results().At(i).Type()) {
@@ -452,7 +459,7 @@ func (a *analysisOf) belongs(v ssa.Value, scope ssa.Value, seen map[ssa.Value]bo
 	return "no"
 }
 
-// scopeOfResult returns which argument is the scope that the arrays in a call's result belong to, or -1.
+// scopeOfResult returns the index of the argument that is the scope of the arrays in a call's result, or -1.
 func (a *analysisOf) scopeOfResult(call *ssa.CallCommon) int {
 	if !holdsArray(call.Signature().Results()) || call.IsInvoke() {
 		return -1

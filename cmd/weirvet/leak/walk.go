@@ -11,13 +11,13 @@ import (
 // maxStates bounds the states of one walk. A function that has more gets no finding.
 const maxStates = 20_000
 
-// walk follows one resource through a function, along every path from where it is there.
+// walk follows one resource through a function, along every path from its creation.
 type walk struct {
 	a       *analysisOf
 	f       *ssa.Function
-	site    *ssa.Call // the call that made it, or nil
-	given   ssa.Value // else the parameter or captured variable
-	at      int       // which result of the call it is
+	site    *ssa.Call // the call that made it; nil for a parameter or captured variable
+	given   ssa.Value // the parameter or captured variable; nil for a call's result
+	at      int       // the index of the call's result
 	owner   *types.Named
 	ignored bool // no variable holds it
 
@@ -26,7 +26,7 @@ type walk struct {
 	seen      map[string]bool
 	work      []position
 	findings  []func()
-	results   map[*ssa.Return]map[int]bool // where it is returned, still open
+	results   map[*ssa.Return]map[int]bool // the returns and results at which it is returned open
 }
 
 // position is a point of a path.
@@ -36,7 +36,7 @@ type position struct {
 	state *state
 }
 
-// walkAll walks every resource of every function. The first rounds only find out which functions return new resources.
+// walkAll walks every resource of every function. The first rounds only find the functions that return new resources.
 func (a *analysisOf) walkAll() {
 	a.quiet = true
 	for range 10 {
@@ -56,7 +56,7 @@ func (a *analysisOf) walkAll() {
 	}
 }
 
-// walkFunction walks the resources of one function and returns which of its results are new resources.
+// walkFunction walks the resources of one function, and returns the indices of its results that are new resources.
 func (a *analysisOf) walkFunction(f *ssa.Function) []int {
 	results := map[*ssa.Return]map[int]bool{}
 	begin := func(owner *types.Named) *walk {
@@ -93,7 +93,7 @@ func (a *analysisOf) walkFunction(f *ssa.Function) []int {
 	return freshOf(f, results)
 }
 
-// made returns which results of a call are new resources.
+// made returns the indices of a call's results that are new resources.
 func (a *analysisOf) made(call *ssa.Call) []int {
 	if f := callee(call.Common()); ofLibrary(f) {
 		return made(f)
@@ -104,6 +104,7 @@ func (a *analysisOf) made(call *ssa.Call) []int {
 	return nil
 }
 
+// resultType returns the type of a call's result.
 func resultType(call *ssa.Call, at int) types.Type {
 	return call.Common().Signature().Results().At(at).Type()
 }
@@ -122,7 +123,7 @@ func (a *analysisOf) ignored(call *ssa.Call, at int) bool {
 	return true
 }
 
-// freshOf returns the results of f that are new resources, or nil values, at every return.
+// freshOf returns the indices of the results of f that are new resources, or nil, at every return.
 func freshOf(f *ssa.Function, results map[*ssa.Return]map[int]bool) (list []int) {
 	for i := range f.Signature.Results().Len() {
 		found, other := false, false
@@ -147,11 +148,13 @@ func freshOf(f *ssa.Function, results map[*ssa.Return]map[int]bool) (list []int)
 	return list
 }
 
+// isVariable reports whether a value is the address of a variable of the function.
 func isVariable(v ssa.Value) bool {
 	_, ok := v.(*ssa.Alloc)
 	return ok
 }
 
+// number returns a number for v, the same for equal values.
 func (w *walk) number(v any) int {
 	n, ok := w.numbers[v]
 	if !ok {
@@ -161,10 +164,10 @@ func (w *walk) number(v any) int {
 	return n
 }
 
-// run walks every path that begins at an instruction, and reports what it found.
+// run walks every path from an instruction on, and reports findings.
 func (w *walk) run(b *ssa.BasicBlock, index int) {
 	w.assumable = assumable(w.f)
-	s := &state{marks: map[place]mark{}, assumed: map[string]assumption{}, pending: map[string]keeping{}}
+	s := &state{marks: map[location]mark{}, assumed: map[string]assumption{}, pending: map[string]keeping{}}
 	switch {
 	case w.given != nil:
 		s.set(w.given, mark{kind: itself})
@@ -191,7 +194,7 @@ func (w *walk) run(b *ssa.BasicBlock, index int) {
 	}
 }
 
-// assumeWayTo notes the outcomes of the tests that every path to a block has passed.
+// assumeWayTo records the outcomes of the tests that every path to a block has passed.
 func (w *walk) assumeWayTo(b *ssa.BasicBlock, s *state) {
 	for d := b.Idom(); d != nil; d = d.Idom() {
 		branch, ok := last(d).(*ssa.If)
@@ -207,7 +210,7 @@ func (w *walk) assumeWayTo(b *ssa.BasicBlock, s *state) {
 	}
 }
 
-// defersBefore returns the defers of closures that every path has passed by then.
+// defersBefore returns the defers of closures that every path to a position has passed.
 func (w *walk) defersBefore(b *ssa.BasicBlock, index int) (list []*ssa.Defer) {
 	for _, other := range w.f.Blocks {
 		for i, instruction := range other.Instrs {
@@ -219,11 +222,12 @@ func (w *walk) defersBefore(b *ssa.BasicBlock, index int) (list []*ssa.Defer) {
 	return list
 }
 
+// before reports whether every path to instruction k of block c has passed instruction i of block b.
 func before(b *ssa.BasicBlock, i int, c *ssa.BasicBlock, k int) bool {
 	return b == c && i < k || b != c && b.Dominates(c)
 }
 
-// block walks from a position to the end of its block and queues what follows.
+// block walks from a position to the end of its block, and queues its successors.
 func (w *walk) block(p position) {
 	for _, instruction := range p.block.Instrs[p.index:] {
 		if !w.step(instruction, p.state) {
@@ -260,7 +264,7 @@ func (w *walk) branch(b *ssa.BasicBlock, cond ssa.Value, s *state) {
 	}
 }
 
-// enter gives the phis of a block their marks and queues the block, unless it was seen in this state.
+// enter marks the phis of a block and queues the block, unless it was seen in this state.
 func (w *walk) enter(from, to *ssa.BasicBlock, s *state) {
 	edge := slices.Index(to.Preds, from)
 	index := 0
@@ -286,7 +290,7 @@ func (w *walk) enter(from, to *ssa.BasicBlock, s *state) {
 		if n, ok := s.integer(v); ok && m.kind == 0 && !to.Dominates(from) {
 			m = mark{kind: number, at: n}
 		}
-		if m.kind == number && to.Dominates(from) { // only the first turn is counted
+		if m.kind == number && to.Dominates(from) { // only the first iteration is counted
 			m = mark{}
 		}
 		marks[phi] = m

@@ -11,18 +11,19 @@ import (
 
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/array"
+	"github.com/weirml/weir/metrics"
 	"github.com/weirml/weir/nn"
 	"github.com/weirml/weir/train"
 )
 
 func never(data []float32) float32 {
-	s := array.NewScope("never") // want `the scope from array.NewScope is not closed if the function returns at line 21: defer s.Close\(\), or call it on this path too`
+	s := array.NewScope("never") // want `the scope from array.NewScope is not closed if the function returns at line 22: defer s.Close\(\), or call it on this path too`
 	total, _ := array.Item[float32](s.Sum(array.From(s, data)))
 	return total
 }
 
 func earlyReturn(data []float32) error {
-	s := array.NewScope("early") // want `the scope from array.NewScope is not closed if the function returns at line 28`
+	s := array.NewScope("early") // want `the scope from array.NewScope is not closed if the function returns at line 29`
 	x := array.From(s, data)
 	if x.Dim(0) == 0 {
 		return errors.New("empty")
@@ -31,7 +32,7 @@ func earlyReturn(data []float32) error {
 }
 
 func errorOfAnother(ctx context.Context) error {
-	m, err := weir.Load("a.onnx") // want `the model from weir.Load is not closed if the function returns at line 40: defer m.Close\(\)`
+	m, err := weir.Load("a.onnx") // want `the model from weir.Load is not closed if the function returns at line 41: defer m.Close\(\)`
 	if err != nil {
 		return err
 	}
@@ -240,4 +241,12 @@ func carriedLost(list [][]float32) error {
 		last = s
 	}
 	return nil
+}
+
+func timedRun(ctx context.Context, timed metrics.Runner, in weir.Inputs) (int, error) {
+	r, err := timed.Run(ctx, in) // want `the results from Runner.Run are not closed if the function returns at line 251: defer r.Close\(\), or call it on this path too`
+	if err != nil {
+		return 0, err
+	}
+	return r.At(0).Len(), nil
 }
