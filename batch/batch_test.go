@@ -65,7 +65,7 @@ func tensor[T weir.Element](t testing.TB, data []T, shape ...int) *weir.Tensor {
 	return x
 }
 
-// inputs are rows whose ids count from first on, of so many columns.
+// inputs returns rows of so many columns, whose ids count from first on.
 func inputs(t testing.TB, first int64, rows, columns int) weir.Inputs {
 	ids, x := make([]int64, rows), make([]float32, rows*columns)
 	for i := range ids {
@@ -77,7 +77,7 @@ func inputs(t testing.TB, first int64, rows, columns int) weir.Inputs {
 	return weir.Inputs{"ids": tensor(t, ids, rows), "x": tensor(t, x, rows, columns)}
 }
 
-// check compares results with what the table holds.
+// check compares results with the rows of the table.
 func check(t testing.TB, r *batch.Results, first int64, rows, columns int) {
 	t.Helper()
 	got, err := weir.Copy[float32](r.Get("y"))
@@ -95,7 +95,7 @@ func check(t testing.TB, r *batch.Results, first int64, rows, columns int) {
 	}
 }
 
-// TestJoined: a run has the rows of all who wait, as far as they fit and have equal other dimensions.
+// TestJoined: a run has the rows of all waiting requests that fit and have equal other dimensions.
 func TestJoined(t *testing.T) {
 	p := compile(t, table, weir.Options{})
 	b := start(t, p, batch.Options{Wait: time.Minute})
@@ -112,7 +112,7 @@ func TestJoined(t *testing.T) {
 	}
 	before := p.Stats().Runs
 	var all sync.WaitGroup
-	for _, rows := range []int{1, 2, 5} { // eight in all: nobody waits
+	for _, rows := range []int{1, 2, 5} { // eight in all: no request waits
 		all.Go(func() { ask(rows, 3) })
 	}
 	for range 8 {
@@ -122,10 +122,10 @@ func TestJoined(t *testing.T) {
 	if runs := p.Stats().Runs - before; runs != 2 {
 		t.Errorf("%d runs for two kinds of requests", runs)
 	}
-	ask(8, 1) // full by itself
+	ask(8, 1) // fills a run by itself
 }
 
-// TestWait: a request that nobody joins is run when it has waited.
+// TestWait: a request that no other joins runs after its wait.
 func TestWait(t *testing.T) {
 	b := start(t, compile(t, table, weir.Options{}), batch.Options{Wait: 30 * time.Millisecond})
 	begin := time.Now()
@@ -139,7 +139,7 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// TestErrors: what is at fault is refused by an error of its own, and its neighbours have their results.
+// TestErrors: a request at fault is refused with an error of its own, and the others of its run get their results.
 func TestErrors(t *testing.T) {
 	p := compile(t, table, weir.Options{})
 	b := start(t, p, batch.Options{Wait: 50 * time.Millisecond, Rows: 6})
@@ -181,7 +181,8 @@ func TestErrors(t *testing.T) {
 	if err := run(closed); !errors.Is(err, weir.ErrClosed) {
 		t.Errorf("closed: %v", err)
 	}
-	// One id among others is no row of the table: the run fails, and then each is run by itself.
+	// The table does not have a row for one id among others: the joined run fails, and then each request runs by
+	// itself.
 	bad := inputs(t, 0, 1, 2)
 	bad["ids"] = tensor(t, []int64{99}, 1)
 	failed := make([]error, 4)
@@ -203,7 +204,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestCancelled: a caller whose context ends is answered at once, and the others of its run have their results.
+// TestCancelled: a caller whose context ends is answered at once, and the others of its run get their results.
 func TestCancelled(t *testing.T) {
 	b := start(t, compile(t, table, weir.Options{}), batch.Options{Wait: time.Minute, InFlight: 9})
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
@@ -214,11 +215,11 @@ func TestCancelled(t *testing.T) {
 	if _, err := b.Run(ctx, inputs(t, 0, 2, 2)); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("ended before: %v", err)
 	}
-	r, err := b.Run(t.Context(), inputs(t, 0, 8, 2)) // the two rows are not in its way
+	r, err := b.Run(t.Context(), inputs(t, 0, 8, 2)) // the two rows do not occupy the run
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Eight rows of results are open, and nine may be: two rows wait for their close.
+	// Eight rows of results are open, and nine are allowed: two rows wait until results are closed.
 	ctx, cancel = context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	if _, err := b.Run(ctx, inputs(t, 0, 2, 2)); !errors.Is(err, context.DeadlineExceeded) ||
@@ -232,7 +233,7 @@ func TestCancelled(t *testing.T) {
 	r.Close()
 }
 
-// TestClose: those who wait have their results, further ones are refused, and nothing is left.
+// TestClose: waiting requests get their results, further ones are refused, and nothing is left.
 func TestClose(t *testing.T) {
 	p := compile(t, table, weir.Options{Calls: 2})
 	goroutines, held := runtime.NumGoroutine(), weir.Usage().Tensors
@@ -253,7 +254,7 @@ func TestClose(t *testing.T) {
 		})
 	}
 	var outside error
-	for outside == nil { // once all three wait, three rows are too many
+	for outside == nil { // when all three wait, there is no room for three rows
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 		_, outside = b.Run(ctx, inputs(t, 1, 3, 1))
 		cancel()
@@ -347,7 +348,7 @@ func TestCertified(t *testing.T) {
 	}
 }
 
-// TestMany: many goroutines with requests of all sizes, some of which are cancelled or at fault.
+// TestMany: many goroutines make requests of all sizes, some of which are cancelled or at fault.
 func TestMany(t *testing.T) {
 	for _, o := range []batch.Options{{}, {Wait: time.Millisecond, InFlight: 12}, {Rows: 3}} {
 		p := compile(t, table, weir.Options{Calls: 2})
@@ -367,7 +368,7 @@ func TestMany(t *testing.T) {
 						ctx, cancel = context.WithTimeout(t.Context(), time.Duration(i)*20*time.Microsecond)
 					}
 					r, err := b.Run(ctx, in)
-					// Once Run has returned the inputs are the caller's again.
+					// After Run has returned, the inputs belong to the caller again.
 					x, _ := weir.View[float32](in["x"].(*weir.Tensor))
 					clear(x)
 					switch {
@@ -395,7 +396,7 @@ func TestMany(t *testing.T) {
 	}
 }
 
-// TestClosedWhileJoined: callers may close their tensors at any time.
+// TestClosedWhileJoined: callers may close their tensors at any time after Run.
 func TestClosedWhileJoined(t *testing.T) {
 	b := start(t, compile(t, table, weir.Options{}), batch.Options{Wait: 100 * time.Microsecond})
 	var all sync.WaitGroup
@@ -428,7 +429,7 @@ func TestClosedWhileJoined(t *testing.T) {
 	all.Wait()
 }
 
-// TestRefused: programs whose rows cannot be joined, and options that say nothing.
+// TestRefused: programs whose rows cannot be joined, and invalid options, are refused.
 func TestRefused(t *testing.T) {
 	for name, row := range map[string]struct {
 		text string

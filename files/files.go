@@ -1,9 +1,9 @@
-// Package files reads tensors from files and writes them: NumPy's .npy and .npz, and pictures. It is what the command
-// weir reads its inputs with.
+// Package files reads tensors from files and writes them: NumPy's .npy and .npz, and pictures. The command weir reads
+// its inputs with it.
 //
 // Files are not trusted. A header that promises more than the file has is refused before memory is taken for it, and a
-// file at fault is a weir.ErrInput. Each tensor that a function returns has memory of its own, made by weir.New: its
-// Close gives it back. Tensors that are written stay their caller's, who leaves them open meanwhile.
+// file at fault is a weir.ErrInput. Each returned tensor has memory of its own, made by weir.New, which its Close
+// frees. Tensors that are written stay their caller's, who keeps them open meanwhile.
 package files
 
 import (
@@ -19,8 +19,8 @@ import (
 	"github.com/weirml/weir/internal/values"
 )
 
-// ReadNPY reads a .npy file, and no byte after it. Both byte orders and both orders of elements are read; the tensor is
-// in row-major order. An element type that Weir lacks is weir.ErrUnsupported.
+// ReadNPY reads a .npy file, and no byte after it. It reads both byte orders and both orders of elements; the tensor is
+// in row-major order. An element type that Weir does not have is weir.ErrUnsupported.
 func ReadNPY(r io.Reader) (t *weir.Tensor, err error) {
 	defer diag.Recover(&err, "reading a .npy file")
 	inner, err := npy.Read(r)
@@ -30,8 +30,8 @@ func ReadNPY(r io.Reader) (t *weir.Tensor, err error) {
 	return values.ToWeir(inner)
 }
 
-// WriteNPY writes a tensor as a .npy file, byte for byte as NumPy does. An element type that NumPy lacks, such as BF16,
-// is weir.ErrUnsupported, and a tensor that is closed weir.ErrClosed.
+// WriteNPY writes a tensor as a .npy file, byte for byte as NumPy does. An element type that NumPy does not have, such
+// as BF16, is weir.ErrUnsupported, and a closed tensor is weir.ErrClosed.
 func WriteNPY(w io.Writer, t *weir.Tensor) (err error) {
 	defer diag.Recover(&err, "writing a .npy file")
 	inner, err := arrayOf(t)
@@ -41,7 +41,7 @@ func WriteNPY(w io.Writer, t *weir.Tensor) (err error) {
 	return npy.Write(w, inner)
 }
 
-// arrayOf is the array in a tensor that stays open.
+// arrayOf returns the array of a tensor, which must stay open.
 func arrayOf(t *weir.Tensor) (*tensor.Tensor, error) {
 	if t == nil {
 		return nil, diag.Inputf("there is no such tensor")
@@ -91,21 +91,22 @@ func WriteNPZ(w io.Writer, tensors map[string]*weir.Tensor) (err error) {
 	return npy.WriteArchive(w, names, arrays)
 }
 
-// Picture says how a picture becomes a tensor. The zero value is a f32 tensor of the shape [1, 3, height, width] with
-// values from 0 to 1, as large as the picture is.
+// Picture says how a picture becomes a tensor. The zero value gives an f32 tensor of the shape [1, 3, height, width],
+// with values from 0 to 1 and the picture's own size.
 type Picture struct {
-	DType         weir.DType // F32 when zero
-	Height, Width int        // that the picture is scaled to, bilinearly; 0: its own
-	Channels      int        // 1 is grey, 3 red, green and blue (also when zero), 4 these and alpha
+	DType         weir.DType // 0 stands for F32
+	Height, Width int        // the size to which the picture is scaled, bilinearly; 0: its own
+	Channels      int        // 1 is grey, 3 red, green and blue (also if it is 0), 4 these and alpha
 	ChannelsLast  bool       // the shape is [1, height, width, channels]
-	// A channel's value is (v × Scale − Mean) / Std, of a v from 0 to 255. A Scale of 0 is 1/255 for floats and 1 for
-	// integers, which are rounded. Mean and Std have one number for all channels, or one for each; none are 0 and 1.
+	// A channel's value is (v × Scale − Mean) / Std, for a v from 0 to 255. A Scale of 0 stands for 1/255 for floats
+	// and 1 for integers, which are rounded. Mean and Std have one number for all channels, or one for each; without
+	// numbers, they are 0 and 1.
 	Scale     float64
 	Mean, Std []float64
 }
 
-// ReadPicture reads a PNG or JPEG file of size bytes. More than 2²⁶ pixels are refused, and so are more than 2²² whose
-// file has less than a byte for 1024 of them.
+// ReadPicture reads a PNG or JPEG file of size bytes. It refuses more than 2²⁶ pixels, and more than 2²² pixels of a
+// file with less than a byte for 1024 of them.
 func ReadPicture(r io.ReaderAt, size int64, p Picture) (t *weir.Tensor, err error) {
 	defer diag.Recover(&err, "reading a picture")
 	if p.DType == weir.InvalidDType {
@@ -159,7 +160,7 @@ func ReadPicture(r io.ReaderAt, size int64, p Picture) (t *weir.Tensor, err erro
 	return t, nil
 }
 
-// each is a number for each channel.
+// each returns a number for each channel; without a list, otherwise.
 func each(list []float64, channels int, otherwise float64) ([]float64, error) {
 	switch len(list) {
 	case 0:

@@ -23,7 +23,7 @@ import (
 	"github.com/weirml/weir/files"
 )
 
-// TestNPY: what is written is read again, of every element type that NumPy has.
+// TestNPY: tensors of every element type that NumPy has are written and read again.
 func TestNPY(t *testing.T) {
 	held := weir.Usage().Tensors
 	for _, x := range []*weir.Tensor{weir.Scalar(1.5), weir.Scalar(int8(-3)), weir.Scalar(true), weir.Scalar("text"),
@@ -109,7 +109,8 @@ func TestNPZ(t *testing.T) {
 	}
 }
 
-// TestHostile: what promises more than there is takes no memory, and every piece of a file is an error or a tensor.
+// TestHostile: a header that promises more than the file has takes no memory, and every prefix of a file is an error or
+// a tensor.
 func TestHostile(t *testing.T) {
 	var b bytes.Buffer
 	if err := files.WriteNPY(&b, must(weir.FromSlice(make([]float32, 64)))); err != nil {
@@ -150,7 +151,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// bomb is the beginning of a PNG file that says it has so many pixels.
+// bomb returns the beginning of a PNG file that declares so many pixels.
 func bomb(width, height uint32) []byte {
 	header := binary.BigEndian.AppendUint32([]byte("IHDR"), width)
 	header = append(binary.BigEndian.AppendUint32(header, height), 8, 2, 0, 0, 0)
@@ -158,7 +159,7 @@ func bomb(width, height uint32) []byte {
 	return binary.BigEndian.AppendUint32(file, crc32.ChecksumIEEE(header))
 }
 
-// drawn is a PNG file of two pixels, red beside blue.
+// drawn returns a PNG file of two pixels, red beside blue.
 func drawn() []byte {
 	p := image.NewNRGBA(image.Rect(0, 0, 2, 1))
 	p.Set(0, 0, color.NRGBA{R: 255, A: 255})
@@ -209,7 +210,7 @@ func TestPicture(t *testing.T) {
 			t.Errorf("%+v: %v", p, err)
 		}
 	}
-	for n := range file[:len(file)-12] { // the end needs nobody
+	for n := range file[:len(file)-12] { // no reader needs the last chunk
 		if _, err := files.ReadPicture(bytes.NewReader(file), int64(n), files.Picture{}); !errors.Is(err, weir.ErrInput) {
 			t.Errorf("%d bytes of the file: %v", n, err)
 		}

@@ -1,6 +1,7 @@
-// Command gomlx times GoMLX's backend in Go on a model, which onnx-gomlx reads: it prints the line that bench/engine.py does.
+// Command gomlx times GoMLX's backend in Go on a model, which onnx-gomlx reads. It prints the same line as
+// bench/engine.py.
 //
-// Usage: gomlx FOLDER SECONDS. It uses as many threads as GOMAXPROCS says, which is as many as the process has processors.
+// Usage: gomlx FOLDER SECONDS. It uses GOMAXPROCS threads, by default the number of processors.
 package main
 
 import (
@@ -34,7 +35,7 @@ func main() {
 
 func run(folder, length string) (err error) {
 	defer func() {
-		if r := recover(); r != nil { // its way of refusing a model
+		if r := recover(); r != nil { // GoMLX refuses a model by a panic
 			text, _, _ := strings.Cut(fmt.Sprint(r), "\n")
 			err = fmt.Errorf("%s", text)
 		}
@@ -109,11 +110,12 @@ func run(folder, length string) (err error) {
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
 		return err
 	}
-	return json.NewEncoder(os.Stdout).Encode(map[string]any{"min": times[0], "median": times[len(times)/2], "runs": len(times), "load": float64(load.Microseconds()) / 1e3, "first": first,
+	return json.NewEncoder(os.Stdout).Encode(map[string]any{"min": times[0], "median": times[len(times)/2],
+		"runs": len(times), "load": float64(load.Microseconds()) / 1e3, "first": first,
 		"error": wrong, "resident": float64(usage.Maxrss) / 1024})
 }
 
-// distance is the largest difference relative to the largest value.
+// distance returns the largest difference relative to the largest value.
 func distance(got, want []float32) float64 {
 	if len(got) != len(want) {
 		return math.Inf(1)
@@ -168,6 +170,7 @@ func array(data []byte) (*tensors.Tensor, error) {
 	return decode[int64](data[end:], 8, shape)
 }
 
+// decode returns the elements of little-endian data as a tensor.
 func decode[T float32 | int64](data []byte, width int, shape []int) (*tensors.Tensor, error) {
 	values := make([]T, len(data)/width)
 	if err := binary.Read(bytes.NewReader(data), binary.LittleEndian, values); err != nil {

@@ -1,9 +1,9 @@
-// Command steps times training steps of Weir on the models of bench/steps.py: it prints one JSON line as that does,
-// with the bytes that the certificate and the states come to.
+// Command steps times training steps of Weir on the models of bench/steps.py. It prints one JSON line as bench/steps.py
+// does, with the bytes of the certificate and of the states.
 //
-// Usage: steps MODEL SECONDS [BUDGET [FILE]]. It uses as many threads as GOMAXPROCS says. BUDGET is the most bytes that
-// a step may take besides its states, for batches up to this one's size; 0: there is none. The step is written to FILE
-// as an artefact, for weir plan and weir bench --profile.
+// Usage: steps MODEL SECONDS [BUDGET [FILE]]. It uses GOMAXPROCS threads. BUDGET is the largest number of bytes that a
+// step may take besides its states, for batches up to this one's size; 0: no limit. The step is written to FILE as an
+// artefact, for weir plan and weir bench --profile.
 package main
 
 import (
@@ -36,7 +36,7 @@ type model struct {
 	shape     []int // of the labels
 }
 
-// models are those of bench/steps.py.
+// models are the models of bench/steps.py.
 var models = map[string]func() model{
 	"step_mlp": func() model {
 		net := nn.Sequential(nn.Linear(784, 256), nn.Relu, nn.Linear(256, 128), nn.Relu, nn.Linear(128, 10))
@@ -65,6 +65,7 @@ var models = map[string]func() model{
 	},
 }
 
+// normal returns a function that draws normal numbers.
 func normal(shape ...int) func(s *array.Scope, r *rand.Rand) *array.Array {
 	return func(s *array.Scope, r *rand.Rand) *array.Array {
 		data := make([]float32, product(shape))
@@ -75,12 +76,14 @@ func normal(shape ...int) func(s *array.Scope, r *rand.Rand) *array.Array {
 	}
 }
 
+// ids returns a function that draws ids.
 func ids(below int, shape ...int) func(s *array.Scope, r *rand.Rand) *array.Array {
 	return func(s *array.Scope, r *rand.Rand) *array.Array {
 		return array.From(s, draw(r, below, product(shape)), shape...)
 	}
 }
 
+// draw returns count random ids.
 func draw(r *rand.Rand, below, count int) []int64 {
 	data := make([]int64, count)
 	for i := range data {
@@ -89,6 +92,7 @@ func draw(r *rand.Rand, below, count int) []int64 {
 	return data
 }
 
+// product returns the number of elements of a shape.
 func product(shape []int) int {
 	n := 1
 	for _, e := range shape {
@@ -104,19 +108,20 @@ func main() {
 	}
 }
 
-// line is what is printed: times in ms, sizes in bytes.
+// line is the printed line: times in ms, sizes in bytes.
 type line struct {
 	Min         float64 `json:"min"`
 	Median      float64 `json:"median"`
 	First       float64 `json:"first"`
-	Peak        int64   `json:"peak"`        // resident bytes of the process while it trains, less those before
+	Peak        int64   `json:"peak"`        // resident bytes of the process while it trains, minus those before
 	Certificate int64   `json:"certificate"` // the step's certificate, and its states
-	States      int64   `json:"states"`      // parameters, buffers, and what the optimiser keeps
+	States      int64   `json:"states"`      // parameters, buffers, and the optimiser's slots
 	Loss        float64 `json:"loss"`
 	Last        float64 `json:"last"`
-	Allocated   float64 `json:"allocated"` // of Go's heap, times a step
+	Allocated   float64 `json:"allocated"` // allocations in Go's heap for each step
 }
 
+// run times one model's steps and prints the line.
 func run(arguments []string) (err error) {
 	if len(arguments) < 2 || len(arguments) > 4 || models[arguments[0]] == nil {
 		return fmt.Errorf("usage: steps MODEL SECONDS [BUDGET [FILE]]")
@@ -170,7 +175,7 @@ func write(p *weir.Program, name string) error {
 	return errors.Join(err, f.Close())
 }
 
-// measure steps on one batch for so many seconds.
+// measure makes steps on one batch for so many seconds.
 func measure(t *train.Trainer, batch train.Batch, begin time.Time, before int64, seconds float64) (l line, err error) {
 	ctx := context.Background()
 	m, err := t.Step(ctx, batch)
@@ -206,7 +211,7 @@ func measure(t *train.Trainer, batch train.Batch, begin time.Time, before int64,
 
 func ms(d time.Duration) float64 { return math.Round(float64(d.Nanoseconds())/10) / 1e5 }
 
-// resident is a size of the process in bytes, as the system's status tells it; 0 if it does not.
+// resident returns a size of the process in bytes from the system's status; 0 if it has none.
 func resident(field string) (size int64) {
 	status, _ := os.ReadFile("/proc/self/status")
 	for _, line := range bytes.Split(status, []byte("\n")) {

@@ -33,7 +33,7 @@ func main() {
 	}
 }
 
-// run writes so many tokens after a prompt, and tells the speed and the bytes.
+// run writes so many tokens after a prompt, and prints the speed and the bytes.
 func run(ctx context.Context, w io.Writer, s size, prompt string, tokens int) error {
 	d, err := newDecoder(ctx, s)
 	if err != nil {
@@ -71,18 +71,18 @@ func run(ctx context.Context, w io.Writer, s size, prompt string, tokens int) er
 	return err
 }
 
-// letters is how many tokens there are: tokens are bytes.
+// letters is the number of tokens: each byte is one.
 const letters = 256
 
-// size is a network's.
+// size is the size of a network.
 type size struct{ width, blocks, most int }
 
-// heads is the heads of attention of 32 elements each.
+// heads returns the number of attention heads, of 32 elements each.
 func (s size) heads() int { return max(1, s.width/32) }
 
-// transformer gives the scores of the byte after each position. With caches, the positions are new ones after count
-// earlier ones, whose keys and values the caches have; its results are then the scores of the last position and the new
-// caches.
+// transformer computes the scores of the byte after each position. With caches, the inputs are the positions after the
+// first count, whose keys and values are in the caches; the results are then the scores of the last position and the
+// new caches.
 type transformer struct {
 	size
 	cached bool
@@ -92,8 +92,9 @@ func (t transformer) String() string { return "transformer" }
 
 func (t transformer) table() nn.Layer { return nn.Embedding(letters, t.width) }
 
-func (t transformer) places() nn.Layer { return nn.Embedding(t.most, t.width) }
+func (t transformer) positions() nn.Layer { return nn.Embedding(t.most, t.width) }
 
+// attention returns a block's attention.
 func (t transformer) attention() nn.Layer {
 	if t.cached {
 		return nn.CachedAttention(t.width, t.heads())
@@ -105,10 +106,10 @@ func (t transformer) inner() nn.Layer {
 	return nn.Sequential(nn.LayerNorm(t.width), nn.Linear(t.width, 4*t.width), nn.Gelu, nn.Linear(4*t.width, t.width))
 }
 
-// Declare names the parameters, which are the same with caches and without.
+// Declare names the parameters, which are the same with and without caches.
 func (t transformer) Declare(d *nn.Declaration) {
 	d.Layer("table", t.table())
-	d.Layer("places", t.places())
+	d.Layer("positions", t.positions())
 	for i := range t.blocks {
 		d.Layer(fmt.Sprintf("norm%d", i), nn.LayerNorm(t.width))
 		d.Layer(fmt.Sprintf("attention%d", i), t.attention())
@@ -120,11 +121,11 @@ func (t transformer) Declare(d *nn.Declaration) {
 // Apply takes ids[1, new] and, with caches, count[1] and the keys and values of each block.
 func (t transformer) Apply(c *nn.Context, in ...*array.Array) []*array.Array {
 	ids := in[0]
-	place := c.Sub(c.CumSum(c.OnesLike(ids), 1), c.OnesLike(ids)) // 0, 1, 2, …
+	position := c.Sub(c.CumSum(c.OnesLike(ids), 1), c.OnesLike(ids)) // 0, 1, 2, …
 	if t.cached {
-		place = c.Add(place, in[1])
+		position = c.Add(position, in[1])
 	}
-	x := c.Add(c.One("table", t.table(), ids), c.One("places", t.places(), place))
+	x := c.Add(c.One("table", t.table(), ids), c.One("positions", t.positions(), position))
 	var caches []*array.Array
 	for i := range t.blocks {
 		inputs := []*array.Array{c.One(fmt.Sprintf("norm%d", i), nn.LayerNorm(t.width), x)}
@@ -145,7 +146,7 @@ func (t transformer) Apply(c *nn.Context, in ...*array.Array) []*array.Array {
 	return append([]*array.Array{c.One("scores", nn.Linear(t.width, letters), x)}, caches...)
 }
 
-// specs are the inputs of a transformer with caches.
+// specs returns the inputs of a transformer with caches.
 func (t transformer) specs() []array.Spec {
 	list := []array.Spec{array.SpecOf("ids", weir.I64, 1, "new"), array.SpecOf("count", weir.I64, 1)}
 	for i := range t.blocks {
@@ -160,9 +161,9 @@ func (t transformer) specs() []array.Spec {
 type decoder struct {
 	size
 	program *weir.Program
-	caches  weir.Inputs // Updates
+	caches  weir.Inputs // as Update
 	tensors []*weir.Tensor
-	count   int // of positions in the cache
+	count   int // the number of positions in the cache
 }
 
 // newDecoder makes the model, and compiles it with its caches as states.
@@ -209,7 +210,7 @@ func newDecoder(ctx context.Context, s size) (d *decoder, err error) {
 	return d, nil
 }
 
-// close gives all memory back.
+// close frees all memory.
 func (d *decoder) close() {
 	d.program.Close()
 	for _, t := range d.tensors {
@@ -217,7 +218,7 @@ func (d *decoder) close() {
 	}
 }
 
-// cacheBytes is the size of the cache, by the program's states.
+// cacheBytes returns the size of the cache, from the program's states.
 func (d *decoder) cacheBytes() (total int64, err error) {
 	for _, s := range d.program.States() {
 		n, err := s.Bytes.Max()
@@ -229,7 +230,7 @@ func (d *decoder) cacheBytes() (total int64, err error) {
 	return total, nil
 }
 
-// step adds tokens to the cache, and returns the likeliest one after them.
+// step adds tokens to the cache, and returns the most likely one after them.
 func (d *decoder) step(ctx context.Context, tokens []byte) (byte, error) {
 	scores, err := d.scores(ctx, tokens)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 
 var small = size{width: 64, blocks: 2, most: 40}
 
-// TestCache decodes a text in pieces of several sizes: after each piece the scores are those of the network without a
-// cache, which sees the whole text so far.
+// TestCache decodes bytes in pieces of several sizes: after each piece the scores equal those of the network without a
+// cache over all bytes so far.
 func TestCache(t *testing.T) {
 	text := []byte("Twas brillig, and the slithy toves")
 	whole := transformer{small, false}
@@ -49,7 +49,7 @@ func TestCache(t *testing.T) {
 	}
 }
 
-// scoresOf returns the scores after a text, of a network without a cache.
+// scoresOf returns the scores after a string, of a network without a cache.
 func scoresOf(t *testing.T, net nn.Layer, params *nn.Params, text []byte) []float32 {
 	t.Helper()
 	s := array.NewScope("whole")
@@ -69,8 +69,8 @@ func scoresOf(t *testing.T, net nn.Layer, params *nn.Params, text []byte) []floa
 	return all[len(all)-letters:]
 }
 
-// TestInPlace holds the cache against its formula, and steps against the certificate: a step takes no memory for a
-// second cache, and leaves nothing behind.
+// TestInPlace compares the cache with its formula, and steps with the certificate: a step takes no memory for a second
+// cache, and leaves nothing behind.
 func TestInPlace(t *testing.T) {
 	d, err := newDecoder(t.Context(), small)
 	if err != nil {
@@ -103,7 +103,7 @@ func TestInPlace(t *testing.T) {
 	}
 }
 
-// TestPrints runs the whole program.
+// TestPrints runs the program.
 func TestPrints(t *testing.T) {
 	var out strings.Builder
 	if err := run(t.Context(), &out, small, "Once", 8); err != nil {

@@ -17,14 +17,14 @@ import (
 
 const (
 	width   = 64  // elements of a vector
-	longest = 256 // bytes of a text
-	step    = 32  // lengths are rounded up to multiples of it, so that more texts have the same length and share a run
-	rows    = 32  // the most texts in a run
-	most    = 64  // the most texts in a request
+	longest = 256 // bytes of a string
+	step    = 32  // lengths are rounded up to multiples of it, so that more strings have the same length and share a run
+	rows    = 32  // the maximum number of strings in a run
+	most    = 64  // the maximum number of strings in a request
 )
 
-// network is a small transformer over bytes, with the mean of its positions as the vector, scaled to a length of 1. It
-// is not trained: what the service shows does not depend on it.
+// network is a small transformer over bytes, with the mean of its positions, scaled to a length of 1, as the vector. It
+// is not trained; the service works in the same way with a trained one.
 func network() nn.Layer {
 	block := func() nn.Layer {
 		return nn.TransformerEncoderLayer(width, 4, 4*width, nn.NormFirst, nn.Activation(nn.Gelu))
@@ -37,8 +37,8 @@ func network() nn.Layer {
 		unit)
 }
 
-// divide gives the cores to calls that run at once, and to threads of each. A run of many texts keeps a few threads
-// busy, and more threads wait for each other longer; two calls at least let one be filled while the other runs.
+// divide divides the cores into calls that run at once, and threads of each. A run of many strings keeps a few threads
+// busy; more threads wait longer for each other. At least two calls let one be filled while the other runs.
 func divide(cores int) (calls, threads int) {
 	threads = max(1, min(4, cores/2))
 	return max(1, cores/threads), threads
@@ -78,7 +78,7 @@ func newEncoder(ctx context.Context, cores int, wait time.Duration) (*encoder, e
 	return e, nil
 }
 
-// close waits for the runs that have begun, and gives all memory back.
+// close waits for active runs, and frees all memory.
 func (e *encoder) close() error { return errors.Join(e.batcher.Close(), e.program.Close()) }
 
 // request is the body that a client sends.
@@ -117,7 +117,7 @@ func (e *encoder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// embedAll has each text wait for a run by itself: texts of one request and of others share runs alike.
+// embedAll lets each string wait for a run by itself: the strings of one request share runs like those of several.
 func (e *encoder) embedAll(ctx context.Context, texts []string) ([][]float32, error) {
 	if len(texts) == 0 || len(texts) > most {
 		return nil, fmt.Errorf("%d texts, a request has 1 to %d: %w", len(texts), most, weir.ErrInput)
@@ -137,12 +137,12 @@ func (e *encoder) embedAll(ctx context.Context, texts []string) ([][]float32, er
 	return vectors, all
 }
 
-// embed returns a text's vector.
+// embed returns a string's vector.
 func (e *encoder) embed(ctx context.Context, text string) ([]float32, error) {
 	if len(text) == 0 || len(text) > longest {
 		return nil, fmt.Errorf("a text of %d bytes, this service takes 1 to %d: %w", len(text), longest, weir.ErrInput)
 	}
-	ids := make([]int64, (len(text)+step-1)/step*step) // 0 after the text's end
+	ids := make([]int64, (len(text)+step-1)/step*step) // 0 after the string's end
 	for i := range len(text) {
 		ids[i] = int64(text[i])
 	}

@@ -1,4 +1,5 @@
-// Command embeddings is an HTTP service that turns texts into vectors. Requests of many clients are joined into runs.
+// Command embeddings is an HTTP service that turns strings into vectors. It joins the requests of many clients into
+// runs.
 package main
 
 import (
@@ -37,7 +38,7 @@ func main() {
 	}
 }
 
-// serve answers requests until ctx ends, and then those that it has begun.
+// serve answers requests until ctx ends, and then completes the requests in progress.
 func serve(ctx context.Context, listener net.Listener, cores int, wait time.Duration, log *slog.Logger) error {
 	e, err := newEncoder(ctx, cores, wait)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 
 const samples = "testdata/samples"
 
-// expected is what the package magika says about a sample; samples.py wrote it.
+// expected is magika's answer for a sample; samples.py wrote it.
 type expected struct {
 	File, Label, Medium, Guess, Model string
 	Score                             float64
@@ -33,12 +33,12 @@ func loadExpected(t *testing.T) []expected {
 	return rows
 }
 
-// sizes are the numbers of the model's config.min.json that the tests without the model need.
+// sizes are the numbers of config.min.json that the tests without the model need.
 var sizes = config{BegSize: 1024, EndSize: 1024, BlockSize: 4096, MinFileSize: 8, PaddingToken: 256, Medium: 0.5,
 	Labels: []string{"c", "markdown", "png", "randombytes"}, Thresholds: map[string]float64{"markdown": 0.75},
 	Overwrite: map[string]string{"randombytes": "unknown"}}
 
-// TestFeatures compares the model's input with what the package cuts out of each sample.
+// TestFeatures compares the model's input with the bytes that magika takes from each sample.
 func TestFeatures(t *testing.T) {
 	asked := 0
 	for _, want := range loadExpected(t) {
@@ -121,7 +121,8 @@ func TestCheckRefuses(t *testing.T) {
 	}
 }
 
-// modelFolder finds what fetch.py wrote, or skips: the model is not part of the repository.
+// modelFolder returns the folder that fetch.py wrote; without it the test is skipped, because the model is not in the
+// repository.
 func modelFolder(t *testing.T) string {
 	t.Helper()
 	folder := filepath.Join("..", "..", ".cache", "magika")
@@ -131,7 +132,7 @@ func modelFolder(t *testing.T) string {
 	return folder
 }
 
-// TestSameAsMagika compares label and score of every sample with the package's, in each mode.
+// TestSameAsMagika compares label and score of every sample with magika's, in each mode.
 func TestSameAsMagika(t *testing.T) {
 	d, err := open(t.Context(), modelFolder(t), highConfidence)
 	if err != nil {
@@ -148,8 +149,8 @@ func TestSameAsMagika(t *testing.T) {
 	if err != nil || unread != nil {
 		t.Fatal(err, unread)
 	}
-	// The model takes variances as E[x²] − E[x]², of values whose mean is far larger than what they vary by: another order
-	// of rounding shows in the scores' fourth digit.
+	// The model computes variances as E[x²] − E[x]², of values whose mean is far larger than their deviation: another
+	// order of rounding changes the fourth digit of the scores.
 	const tolerance = 5e-4
 	worst := 0.0
 	for i, want := range rows {

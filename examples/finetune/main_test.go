@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestLearns: features of five digits serve five others, and the file that is written reads them.
+// TestLearns: features of five digits serve five others, and the written file recognises them.
 func TestLearns(t *testing.T) {
 	var out strings.Builder
 	accuracy, err := run(t.Context(), &out, t.TempDir(), 10)
@@ -20,7 +20,7 @@ func TestLearns(t *testing.T) {
 	}
 }
 
-// screen fails unless the README shows what the program prints, whatever its numbers are.
+// screen fails t unless the README shows the program's output, up to numbers.
 func screen(t *testing.T, out string) {
 	t.Helper()
 	readme, err := os.ReadFile("README.md")

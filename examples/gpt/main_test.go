@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestWrites: the network learns the poem well enough to go on from its first words.
+// TestWrites: the network learns the poem well enough to continue its first words.
 func TestWrites(t *testing.T) {
 	var out strings.Builder
 	loss, written, err := run(t.Context(), &out, 200, 0)

@@ -94,6 +94,7 @@ func judge(r *rand.Rand) (seen, unseen judgements) {
 // right returns the share of judgements that the logits' signs predict.
 type right struct{ right, seen float64 }
 
+// Observe counts the logits whose sign is right.
 func (m *right) Observe(rows [][]float32, targets []float64) error {
 	for i, row := range rows {
 		for _, x := range row {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestLearns: from judgements alone the tables find the tastes.
+// TestLearns: the tables find the tastes from judgements alone.
 func TestLearns(t *testing.T) {
 	var out strings.Builder
 	share, err := run(t.Context(), &out, 5)
@@ -20,7 +20,7 @@ func TestLearns(t *testing.T) {
 	}
 }
 
-// screen fails unless the README shows what the program prints, whatever its numbers are.
+// screen fails t unless the README shows the program's output, up to numbers.
 func screen(t *testing.T, out string) {
 	t.Helper()
 	readme, err := os.ReadFile("README.md")

@@ -1,4 +1,5 @@
-// Command reload replaces a model in a running process again and again, within a limit of memory that is known before.
+// Command reload replaces a model in a running process again and again, within a limit of memory that is known in
+// advance.
 package main
 
 import (
@@ -19,7 +20,7 @@ import (
 
 const (
 	calls   = 2   // runs at once
-	rows    = 16  // of a run
+	rows    = 16  // rows of a run
 	width   = 256 // elements of a row
 	reloads = 10
 )
@@ -33,7 +34,7 @@ func main() {
 	}
 }
 
-// run answers requests all the time, while it replaces the model, and tells what that took.
+// run answers requests all the time while it replaces the model, and prints the bytes.
 func run(ctx context.Context, w io.Writer) error {
 	defer weir.SetLimit(weir.Usage().Limit)
 	s, err := start(ctx, version(1))
@@ -74,14 +75,14 @@ func run(ctx context.Context, w io.Writer) error {
 	return errors.Join(err, s.close())
 }
 
-// version is a model's file: each version is a network of other weights.
+// version returns a model's file: each version is a network with other weights.
 func version(number int) []byte {
 	net := nn.Sequential(nn.Linear(width, 2*width), nn.Relu, nn.Linear(2*width, width))
 	params := nn.Init(net, array.Key(number))
 	defer params.Close()
 	var file bytes.Buffer
 	if err := nn.WriteONNX(&file, net, params); err != nil {
-		panic(err) // the network is the same each time
+		panic(err) // the network does not depend on the number
 	}
 	return file.Bytes()
 }
@@ -89,8 +90,8 @@ func version(number int) []byte {
 // server has the program in use.
 type server struct{ program atomic.Pointer[weir.Program] }
 
-// start compiles the first model, and limits the process to what it holds beside the server and two programs like this
-// one: while one is compiled, the other still answers. What would take more is refused.
+// start compiles the first model, and limits the process to its present memory besides the server and two programs of
+// this size: while one is compiled, the other still answers. More memory is refused.
 func start(ctx context.Context, file []byte) (*server, error) {
 	weir.Trim()
 	use := weir.Usage()
@@ -109,6 +110,7 @@ func start(ctx context.Context, file []byte) (*server, error) {
 	return s, nil
 }
 
+// compile compiles a model's file.
 func compile(ctx context.Context, file []byte) (*weir.Program, error) {
 	model, err := weir.LoadBytes(file)
 	if err != nil {
@@ -118,8 +120,8 @@ func compile(ctx context.Context, file []byte) (*weir.Program, error) {
 	return weir.Compile(ctx, model, weir.Options{Calls: calls, Dims: map[string]weir.Range{"batch": {Min: 1, Max: rows}}})
 }
 
-// replace puts another model in the place of the one in use. Closing the old program waits for its runs, so that no
-// more than two programs are held. If the new one is refused, the old one stays.
+// replace replaces the program in use. Closing the old program waits for its runs, so that at most two programs take
+// memory. If the new one is refused, the old one stays.
 func (s *server) replace(ctx context.Context, file []byte) error {
 	program, err := compile(ctx, file)
 	if err != nil {

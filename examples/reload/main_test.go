@@ -9,7 +9,7 @@ import (
 	"github.com/weirml/weir"
 )
 
-// TestWithin replaces the model while clients ask: nothing is refused, and what is held never exceeds the limit.
+// TestWithin replaces the model while clients ask: nothing is refused, and memory never exceeds the limit.
 func TestWithin(t *testing.T) {
 	var out strings.Builder
 	if err := run(t.Context(), &out); err != nil {
@@ -29,8 +29,8 @@ func TestWithin(t *testing.T) {
 	t.Log(out.String())
 }
 
-// TestRefused holds programs until there is no room for a further one: the limit refuses to replace the program in use,
-// which still answers as the version that it is. Once the memory is given back, the next version takes its place.
+// TestRefused holds programs until there is no memory for another one: the limit refuses to replace the program in use,
+// which still answers with its version. After the memory is released, the next version replaces it.
 func TestRefused(t *testing.T) {
 	defer weir.SetLimit(weir.Usage().Limit)
 	s, err := start(t.Context(), version(1))

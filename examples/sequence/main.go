@@ -20,7 +20,8 @@ import (
 // languages are the model's classes, in its order.
 var languages = []string{"German", "English", "Spanish", "French", "Italian", "Dutch"}
 
-// longest is the maximum number of bytes of a sentence that are read; further bytes say little more about its language.
+// longest is the maximum number of bytes of a sentence that are read; further bytes add little information about its
+// language.
 const longest = 400
 
 //go:embed data/language.onnx

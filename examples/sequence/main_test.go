@@ -8,6 +8,7 @@ import (
 	"testing"
 )
 
+// TestRun prints the languages of the embedded sentences.
 func TestRun(t *testing.T) {
 	var out strings.Builder
 	if err := run(t.Context(), &out, nil); err != nil {
@@ -24,8 +25,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestScores compares the held-out sentences' scores with onnxruntime's, for several shapes: one by one, where nothing
-// is padded, and in batches, where padding must not matter.
+// TestScores compares the held-out sentences' scores with onnxruntime's, for several shapes: single sentences, without
+// padding, and batches, in which padding must not matter.
 func TestScores(t *testing.T) {
 	content, err := os.ReadFile("data/expected.json")
 	if err != nil {

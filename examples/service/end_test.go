@@ -21,7 +21,7 @@ import (
 	"github.com/weirml/weir/examples/digits/data"
 )
 
-// TestMain is the service itself where TestTerminated starts it.
+// TestMain is the service itself if TestTerminated starts it.
 func TestMain(m *testing.M) {
 	if os.Getenv("WEIR_TEST_SERVICE") == "" {
 		os.Exit(m.Run())
@@ -34,8 +34,8 @@ func TestMain(m *testing.M) {
 	os.Exit(0)
 }
 
-// TestTerminated sends SIGTERM to a service that is in the middle of a request: it listens no more, answers that
-// request, and ends with exit code 0.
+// TestTerminated sends SIGTERM to a service during a request: it stops listening, answers that request, and ends with
+// exit code 0.
 func TestTerminated(t *testing.T) {
 	if runtime.GOOS == "windows" || runtime.GOOS == "js" {
 		t.Skip("this system sends no SIGTERM")
@@ -112,7 +112,7 @@ func TestTerminated(t *testing.T) {
 	}
 }
 
-// TestEnd: a result that nobody closes does not keep the service from ending, which tells of it.
+// TestEnd: an open result does not keep the service from ending, which reports it.
 func TestEnd(t *testing.T) {
 	s := defaults()
 	s.log = slog.New(slog.DiscardHandler)

@@ -24,7 +24,7 @@ import (
 	"github.com/weirml/weir/examples/digits/data"
 )
 
-// start runs a service behind a test server. When the test ends, every byte that it took must have come back.
+// start runs a service behind a test server. When the test ends, all of its memory must be released.
 func start(t *testing.T, s settings) (*service, *httptest.Server) {
 	t.Helper()
 	before := weir.Usage().Current
@@ -48,7 +48,7 @@ func start(t *testing.T, s settings) (*service, *httptest.Server) {
 
 func defaults() settings { return settings{calls: 4, batch: 16, deadline: 20 * time.Second} }
 
-// post asks about some pictures and returns the status and the answers.
+// post sends some pictures, and returns the status and the answers.
 func post(ctx context.Context, url string, pictures []data.Picture) (int, []guess, error) {
 	var body request
 	for _, p := range pictures {
@@ -76,7 +76,7 @@ func post(ctx context.Context, url string, pictures []data.Picture) (int, []gues
 	return response.StatusCode, guesses, err
 }
 
-// ask posts and checks the answers against the labels and against onnxruntime's scores.
+// ask posts pictures, and compares the answers with the labels and with onnxruntime's scores.
 func ask(ctx context.Context, url string, pictures []data.Picture) error {
 	code, guesses, err := post(ctx, url, pictures)
 	if err != nil || code != http.StatusOK || len(guesses) != len(pictures) {
@@ -95,7 +95,7 @@ func ask(ctx context.Context, url string, pictures []data.Picture) error {
 	return nil
 }
 
-// load lets so many clients ask, each for batches of its own sizes, and returns their errors.
+// load lets so many clients ask, each with batches of its own sizes, and returns their errors.
 func load(t *testing.T, url string, clients, requests int) []error {
 	t.Helper()
 	pictures := data.Pictures()
@@ -116,7 +116,7 @@ func load(t *testing.T, url string, clients, requests int) []error {
 	return failures
 }
 
-// watch samples the process's total until stopped, and returns the highest.
+// watch samples the process's total until stop, which returns the highest.
 func watch() (stop func() int64) {
 	var highest atomic.Int64
 	done, ended := make(chan struct{}), make(chan struct{})
@@ -134,6 +134,7 @@ func watch() (stop func() int64) {
 	return func() int64 { close(done); <-ended; return highest.Load() }
 }
 
+// TestManyClients: many clients at once get right answers, and memory stays below the ceiling.
 func TestManyClients(t *testing.T) {
 	before := weir.Usage().Current
 	v, server := start(t, defaults())
@@ -153,7 +154,7 @@ func TestManyClients(t *testing.T) {
 	t.Logf("32 clients: %d of %d bytes", highest, ceiling)
 }
 
-// TestReloadUnderLoad replaces the model's file and reloads while clients ask: no request fails, and never are there
+// TestReloadUnderLoad replaces the model's file and reloads while clients ask: no request fails, and there are never
 // more than two programs.
 func TestReloadUnderLoad(t *testing.T) {
 	before := weir.Usage().Current
@@ -185,8 +186,8 @@ func TestReloadUnderLoad(t *testing.T) {
 	}
 }
 
-// TestReloadWithinMemory divides a container's memory, and reloads the model under load: nothing is refused, and no
-// more is held than the limit at any moment. A container that is too small is refused at the start.
+// TestReloadWithinMemory divides a container's memory, and reloads the model under load: nothing is refused, and memory
+// never exceeds the limit. A container that is too small is refused at the start.
 func TestReloadWithinMemory(t *testing.T) {
 	heap := debug.SetMemoryLimit(-1)
 	defer func() { weir.SetLimit(0); debug.SetMemoryLimit(heap) }()
@@ -211,8 +212,8 @@ func TestReloadWithinMemory(t *testing.T) {
 	}
 }
 
-// reloadBeside replaces the model's file and reloads it, three times at least, until so many clients have made so many
-// requests each. No request fails. It returns how many reloads there were.
+// reloadBeside replaces the model's file and reloads it, at least three times, until so many clients have made so many
+// requests each. No request fails. It returns the number of reloads.
 func reloadBeside(t *testing.T, model, url string, clients, requests int) (reloads int) {
 	t.Helper()
 	ended := make(chan []error, 1)
@@ -234,7 +235,7 @@ func reloadBeside(t *testing.T, model, url string, clients, requests int) (reloa
 	return reloads
 }
 
-// replace puts a new file in the old one's place: mapped files must not change under a reader.
+// replace replaces a file by a new one: mapped files must not change while they are read.
 func replace(t *testing.T, path string, content []byte) {
 	t.Helper()
 	if err := os.WriteFile(path+".new", content, 0o600); err != nil {
@@ -268,7 +269,7 @@ func send(t *testing.T, url string) (int, string) {
 	return response.StatusCode, string(text)
 }
 
-// occupy takes all of the program's calls by results that it keeps open, until the returned function gives them back.
+// occupy takes all of the program's calls by open results, until the returned function closes them.
 func occupy(t *testing.T, v *service) (release func()) {
 	t.Helper()
 	image, err := weir.FromSlice(data.Pictures()[0].Pixels, 1, 1, data.Side, data.Side)
@@ -292,8 +293,7 @@ func occupy(t *testing.T, v *service) (release func()) {
 	}
 }
 
-// TestDeadline shows that a request which finds all calls taken is answered 503 at its deadline, and that the next one
-// is served.
+// TestDeadline: a request that finds all calls taken is answered 503 at its deadline, and the next one is served.
 func TestDeadline(t *testing.T) {
 	s := defaults()
 	s.deadline = 100 * time.Millisecond
@@ -316,7 +316,7 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// TestCancelled shows that a client who leaves does not keep a call.
+// TestCancelled: a client that leaves does not keep a call.
 func TestCancelled(t *testing.T) {
 	v, server := start(t, defaults())
 	release := occupy(t, v)

@@ -1,4 +1,4 @@
-// Command throughput measures how the machine's cores are best divided: to calls that run at once, and to threads of
+// Command throughput measures the best division of the machine's cores into calls that run at once, and threads of
 // each.
 package main
 
@@ -18,7 +18,7 @@ import (
 	"github.com/weirml/weir/nn"
 )
 
-// width is the elements of a row.
+// width is the number of elements of a row.
 const width = 512
 
 func main() {
@@ -57,10 +57,10 @@ func run(ctx context.Context, w io.Writer, cores, rows int, each time.Duration) 
 	return nil
 }
 
-// division is calls at once, of so many threads each.
+// division is a number of calls at once, and the threads of each.
 type division struct{ calls, threads int }
 
-// divisions are those that use all cores, as far as they divide: 1, 2, 4 … calls.
+// divisions returns the divisions that use all cores, as far as possible: 1, 2, 4 … calls.
 func divisions(cores int) (list []division) {
 	for calls := 1; calls <= cores; calls *= 2 {
 		list = append(list, division{calls, cores / calls})
@@ -68,7 +68,7 @@ func divisions(cores int) (list []division) {
 	return list
 }
 
-// measure runs the model by one division.
+// measure runs the model with one division.
 func measure(ctx context.Context, w io.Writer, model *weir.Model, d division, rows int, each time.Duration) error {
 	program, err := weir.Compile(ctx, model, weir.Options{Calls: d.calls, Threads: d.threads,
 		Dims: map[string]weir.Range{"batch": {Min: 1, Max: int64(rows)}}})

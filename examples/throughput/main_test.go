@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestDivisions uses all cores, or all but those that the calls do not divide.
+// TestDivisions: divisions use all cores, except a remainder of the calls.
 func TestDivisions(t *testing.T) {
 	for cores, want := range map[int][]division{1: {{1, 1}}, 2: {{1, 2}, {2, 1}}, 6: {{1, 6}, {2, 3}, {4, 1}}} {
 		if got := divisions(cores); !slices.Equal(got, want) {

@@ -6,13 +6,14 @@ import (
 	"strings"
 )
 
-// The lines in ARCHITECTURE.md between which the drawing stands.
+// The lines in ARCHITECTURE.md that enclose the drawing.
 const (
 	drawingBegins = "<!-- generated from internal/lint/floors.go: go test ./internal/lint -rewrite -->"
 	drawingEnds   = "<!-- end of the generated part -->"
 )
 
-// Draw returns the rules as text: the rooms from the top floor down, what each is for, and what it may import.
+// Draw returns the rules as a drawing: the rooms from the top floor down, their purposes, and the rooms that each may
+// import.
 func Draw() string {
 	var b strings.Builder
 	order := slices.Clone(rooms)
@@ -50,7 +51,7 @@ func Draw() string {
 	return b.String()
 }
 
-// arrows says what a room may import.
+// arrows returns the rooms that a room may import.
 func arrows(r Room) string {
 	var to []string
 	for _, entry := range r.May {
@@ -72,7 +73,7 @@ func arrows(r Room) string {
 	return text
 }
 
-// wrap breaks a text at spaces into lines of at most so many runes.
+// wrap breaks a string at spaces into lines of at most so many runes.
 func wrap(text string, width int) []string {
 	var lines []string
 	for len([]rune(text)) > width {

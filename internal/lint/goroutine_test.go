@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// mayStart are the files that start goroutines otherwise than by diag.Go and diag.Group, whose panics would end the
-// process, and why they may.
+// mayStart are the files that start goroutines without diag.Go and diag.Group, whose panics would end the process, and
+// the reason.
 var mayStart = map[string]string{
 	"internal/diag/goroutine.go":                    "it is diag.Go",
 	"cmd/weir/main.go":                              "it calls what signal.NotifyContext made",
@@ -27,11 +27,12 @@ var mayStart = map[string]string{
 	"internal/codegen/kerneltest/suites.go":         "a test's, which is to fail",
 }
 
-// starters are the functions that run what they are given on a goroutine that nobody recovers on.
+// starters are the functions that run their argument on a goroutine that does not recover.
 var starters = map[string]bool{"time.AfterFunc": true, "context.AfterFunc": true, "runtime.AddCleanup": true,
 	"runtime.SetFinalizer": true}
 
-// TestGoroutines holds every goroutine of the module to diag.Go: a panic on another would end the user's process.
+// TestGoroutines: every goroutine of the module starts by diag.Go, because a panic on another would end the user's
+// process.
 func TestGoroutines(t *testing.T) {
 	used := map[string]bool{}
 	err := walk(root, noModules, func(file string) error {
@@ -75,7 +76,7 @@ func TestGoroutines(t *testing.T) {
 	}
 }
 
-// startsGoroutines finds the places in a file that start goroutines by the language or the standard library.
+// startsGoroutines returns the lines of a file that start goroutines by the language or the standard library.
 func startsGoroutines(t *testing.T, file, source string) (places []string) {
 	t.Helper()
 	set := token.NewFileSet()

@@ -15,27 +15,27 @@ import (
 	"strings"
 )
 
-// Package is one folder of Go files, whatever system they are built for.
+// Package is a folder of Go files, for any system.
 type Package struct {
 	Folder      string              // below the module's root, with slashes; "." is the root
-	Documented  bool                // a file that is no test has a package comment
-	Imports     map[string][]string // import path → the files that import it, tests not counted
-	TestImports map[string][]string // of tests inside the package
-	UserImports map[string][]string // of tests in a package of their own, named with _test
+	Documented  bool                // a file that is not a test has a package comment
+	Imports     map[string][]string // import path → the files that import it, except tests
+	TestImports map[string][]string // imports of tests inside the package
+	UserImports map[string][]string // imports of tests in a package of their own, with _test in its name
 	Files       []Size
 	Functions   []Size
 	Style       []string // lines that are too long, and doc comments that do not begin with the name
 }
 
-// Size is how long something is.
+// Size is the length of a file or function.
 type Size struct {
 	Name  string // file, or file:line function
 	Lines int
-	Table bool // it says that it is a table
+	Table bool // it is marked as a table
 }
 
-// Read parses every Go file below the module's root, and of the other modules that are rooms. Other modules besides,
-// testdata, and files that a build ignores are left out.
+// Read parses every Go file below the module's root, and of the other modules that are rooms. It leaves out other
+// modules, testdata, and files that a build ignores.
 func Read(root string) ([]*Package, error) {
 	packages := map[string]*Package{}
 	err := walk(root, roomModules, func(file string) error {
@@ -68,7 +68,7 @@ func Read(root string) ([]*Package, error) {
 	return list, nil
 }
 
-// modules says which other modules below root a walk goes into.
+// modules says which other modules below root a walk enters.
 type modules int
 
 const (
@@ -77,8 +77,8 @@ const (
 	allModules
 )
 
-// walk calls visit for every file below root, with its name from there. It leaves out hidden folders but .ci, what
-// .gitignore names, links and, unless asked for, other modules.
+// walk calls visit for every file below root, with its path from there. It leaves out hidden folders except .ci, files
+// that .gitignore names, links and, unless asked for, other modules.
 func walk(root string, into modules, visit func(file string) error) error {
 	ignored := ignorePatterns(root)
 	return filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
@@ -107,7 +107,8 @@ func walk(root string, into modules, visit func(file string) error) error {
 	})
 }
 
-// ignorePatterns reads the root's .gitignore, as far as it uses names and patterns without negation.
+// ignorePatterns returns a function that reports whether the root's .gitignore names a file. It supports names and
+// patterns without negation.
 func ignorePatterns(root string) func(file string) bool {
 	text, _ := os.ReadFile(filepath.Join(root, ".gitignore"))
 	lines := strings.Fields(string(text))
@@ -173,7 +174,7 @@ func (p *Package) add(file string, source []byte) error {
 	return nil
 }
 
-// marked reports whether a comment says that what follows is a table.
+// marked reports whether a comment marks the following declaration as a table.
 func marked(group *ast.CommentGroup) bool {
 	if group == nil {
 		return false
@@ -209,8 +210,8 @@ func roomName(folder string) string {
 	return strings.TrimPrefix(folder, "internal/")
 }
 
-// roomOf returns the row of the table that a folder falls under, and the name of its room, in which a * is replaced by
-// what it stands for. The row with the longest name wins.
+// roomOf returns the row of the table for a folder, and the name of its room, in which the folder's own name replaces a
+// *. The row with the longest name applies.
 func roomOf(folder string) (row *Room, name string) {
 	folder = roomName(folder)
 	for i := range rooms {

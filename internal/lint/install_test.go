@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// The sizes past which installing fails its test, in bytes.
+// The limits of an installation, in bytes.
 const (
 	maxModuleZip = 13 << 19
 	maxCommand   = 24 << 20
 )
 
-// TestInstall packs the module as a proxy would serve it, installs the command from there with nothing else at hand but
-// the modules that are already on this machine, and runs its demo.
+// TestInstall packs the module as a proxy serves it, installs the command from it with only the modules that are
+// already on this machine, and runs its demo.
 func TestInstall(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the command anew, which takes long; -short")
@@ -59,7 +59,7 @@ func TestInstall(t *testing.T) {
 	}
 	downloads := filepath.Join(strings.TrimSpace(string(cache)), "cache", "download")
 	bin, modules := t.TempDir(), t.TempDir()
-	// Without the folder in them, packages are built once and then found in the cache: the folder is another one each
+	// Without the folder's path in them, packages are built once and then found in the cache: the path differs each
 	// time.
 	install := exec.Command("go", "install", "-modcacherw", "-trimpath", "-ldflags=-s -w", Module+"/cmd/weir@"+version)
 	install.Dir = bin
@@ -97,7 +97,7 @@ func fileURL(folder string) string {
 	return "file://" + folder
 }
 
-// packModule writes the module's zip, which holds everything but other modules, and returns its size.
+// packModule writes the module's zip, which has all files except those of other modules, and returns its size.
 func packModule(t *testing.T, name, prefix string) int64 {
 	t.Helper()
 	file, err := os.Create(name)

@@ -15,7 +15,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the generated part of ARCHITECTURE.md")
 
-// root is the module's root, seen from this package's folder.
+// root is the path of the module's root from this package's folder.
 const root = "../.."
 
 // house reads the repository once.
@@ -33,7 +33,8 @@ func read(t *testing.T) []*Package {
 	return packages
 }
 
-// TestTable holds the table to its own rules: names are unique, entries exist and lie below, and there is no cycle.
+// TestTable checks the table itself: names are unique, entries exist on the room's floor or below, and there is no
+// cycle.
 func TestTable(t *testing.T) {
 	byName := map[string]*Room{}
 	for i := range rooms {
@@ -101,7 +102,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestEveryRoomExists finds rows left behind by rooms that are gone.
+// TestEveryRoomExists finds rows without a folder.
 func TestEveryRoomExists(t *testing.T) {
 	used := map[*Room]bool{}
 	for _, p := range read(t) {
@@ -132,7 +133,7 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// importer is what an import stands in.
+// importer is the kind of file that has an import.
 type importer int
 
 const (
@@ -141,12 +142,12 @@ const (
 	user          // a test in a package of its own
 )
 
-// usersFloor is where those stand who use the API without being a program of their own.
+// usersFloor is the floor of test packages that use the API.
 const usersFloor = 10
 
-// refuse says why a room must not import a package, or "". Tests may use whatever stands on their floor or below: they
-// compare a room with others, as a reference or an end. The root's tests in a package of their own are users of its
-// API: they may take their models and tensors from what stands right above it, as commands and examples do.
+// refuse returns the reason why a room must not import a package, or "". Tests may use all rooms on their floor or
+// below, to compare a room with others. The root's tests in a package of their own are users of its API: they may take
+// models and tensors from the rooms right above it, as commands and examples do.
 func refuse(from *Room, fromName, name string, as importer) string {
 	folder, ours := folderOf(name)
 	if ours {
@@ -175,7 +176,7 @@ func refuse(from *Room, fromName, name string, as importer) string {
 	return fmt.Sprintf("%s must not import %q", fromName, name)
 }
 
-// TestRefuse shows that the rules bite: each row is an import that must fail, or must not.
+// TestRefuse checks refuse: each row is an import that must be refused, or must not.
 func TestRefuse(t *testing.T) {
 	const us = Module + "/internal/"
 	tests := []struct {
@@ -248,7 +249,7 @@ func TestRefuse(t *testing.T) {
 	}
 }
 
-// TestReach follows chains of imports, tests not counted.
+// TestReach follows chains of imports, except those of tests.
 func TestReach(t *testing.T) {
 	byFolder := map[string]*Package{}
 	for _, p := range read(t) {
@@ -269,7 +270,7 @@ func TestReach(t *testing.T) {
 	}
 }
 
-// reach returns every folder that a package imports, directly or not, with the way there.
+// reach returns every folder that a package imports, directly or not, with the chain of imports.
 func reach(byFolder map[string]*Package, start string) map[string][]string {
 	chains := map[string][]string{start: {start}}
 	queue := []string{start}
@@ -301,7 +302,7 @@ func TestPackageComments(t *testing.T) {
 	}
 }
 
-// TestSizes fails past the limits and reports the longest files and functions.
+// TestSizes fails for files and functions beyond the limits, and reports the longest.
 func TestSizes(t *testing.T) {
 	var files, functions []Size
 	for _, p := range read(t) {
@@ -351,7 +352,7 @@ func TestDrawing(t *testing.T) {
 	}
 }
 
-// TestNoMachinePaths finds absolute paths of a developer's machine, which exported models carry as easily as sources.
+// TestNoMachinePaths finds absolute paths of a developer's machine, in sources and in exported models.
 func TestNoMachinePaths(t *testing.T) {
 	private := machinePaths
 	scanned := 0
@@ -361,7 +362,7 @@ func TestNoMachinePaths(t *testing.T) {
 			return err
 		}
 		scanned++
-		if file == ".git" { // a worktree's, which git wrote
+		if file == ".git" { // of a worktree, which git wrote
 			return nil
 		}
 		if at := private.FindIndex(data); at != nil {
@@ -385,11 +386,11 @@ func TestNoMachinePaths(t *testing.T) {
 	}
 }
 
-// machinePaths matches the folders in which this project is developed, at the start of a path. The pattern is written
-// so that it does not match itself.
+// machinePaths matches the folders in which this project is developed, at the start of a path. The pattern does not
+// match itself.
 var machinePaths = regexp.MustCompile(`(^|[^A-Za-z0-9_.\-])/(wor[k]|roo[t]|tmp/peer[s])/`)
 
-// TestNoReplace holds each go.mod to what go install accepts from afar, and to modules the table knows.
+// TestNoReplace: go install accepts each go.mod from a proxy, and each requires only modules in the table.
 func TestNoReplace(t *testing.T) {
 	for _, folder := range append([]string{"."}, ownModules...) {
 		t.Run(folder, func(t *testing.T) { noReplace(t, folder) })

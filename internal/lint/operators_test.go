@@ -14,10 +14,10 @@ import (
 	"testing"
 )
 
-// TestOperatorNames holds package pass to patterns. An operator's name may stand in the roots of a rule; in a call, as
-// its only name; and alone in a comparison or a case. A list or a map of names, a comparison or a case of several, two
-// cases that do the same, a name in a variable, and a part of a name say which operators have a property: that is a
-// field of ops.Def. Two statements that each compare one name are not seen as one decision.
+// TestOperatorNames: package pass uses operators' names in patterns only. A name may stand in the roots of a rule; in a
+// call, as its only name; and alone in a comparison or a case. A list or a map of names, a comparison or a case of
+// several, two equal cases, a name in a variable, and a part of a name select operators by a property, which belongs in
+// a field of ops.Def. The test does not detect two statements that each compare one name.
 func TestOperatorNames(t *testing.T) {
 	names := operatorNames(t)
 	files, err := filepath.Glob(filepath.Join(root, "internal/pass/*.go"))
@@ -38,7 +38,7 @@ func TestOperatorNames(t *testing.T) {
 	}
 }
 
-// TestDecidesByName holds the test above to what it refuses and what it leaves.
+// TestDecidesByName checks the rule on code that it refuses and code that it accepts.
 func TestDecidesByName(t *testing.T) {
 	names := operatorNames(t)
 	for body, want := range map[string]int{
@@ -74,7 +74,7 @@ func TestDecidesByName(t *testing.T) {
 	}
 }
 
-// operatorNames are the names that docs/operators.md lists, which a test of package ops compares with the definitions.
+// operatorNames returns the names in docs/operators.md, which a test of package ops compares with the definitions.
 func operatorNames(t *testing.T) map[string]bool {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join(root, "docs/operators.md"))
@@ -94,7 +94,7 @@ func operatorNames(t *testing.T) map[string]bool {
 	return names
 }
 
-// decidesByName lists the places in a file of package pass at which operators' names stand for a property.
+// decidesByName returns the lines of a file of package pass at which operators' names stand for a property.
 func decidesByName(t *testing.T, file, source string, names map[string]bool) (list []string) {
 	t.Helper()
 	set := token.NewFileSet()
@@ -106,7 +106,7 @@ func decidesByName(t *testing.T, file, source string, names map[string]bool) (li
 	refuse := func(n ast.Node, format string, args ...any) {
 		list = append(list, fmt.Sprintf("%s: %s", set.Position(n.Pos()), fmt.Sprintf(format, args...)))
 	}
-	// named allows the names of a list that are operators', and returns how many there are.
+	// named allows the operators' names in a list, and returns their number.
 	named := func(exprs []ast.Expr) (count int) {
 		for _, e := range exprs {
 			if isOperator(e, names) {
@@ -189,7 +189,8 @@ func allowRoots(row ast.Expr, named func([]ast.Expr) int) {
 	}
 }
 
-// comparisons counts the operators' names that are compared in an expression of && and ||, and notes its parts as seen.
+// comparisons counts the operators' names that are compared in an expression of && and ||, and marks its operands as
+// seen.
 func comparisons(e ast.Expr, named func([]ast.Expr) int, seen map[ast.Expr]bool) int {
 	for {
 		inner, ok := e.(*ast.ParenExpr)
@@ -241,7 +242,7 @@ func isIdent(e ast.Expr, name string) bool {
 	return ok && id.Name == name
 }
 
-// printed is statements as gofmt writes them.
+// printed returns statements as gofmt prints them.
 func printed(set *token.FileSet, body []ast.Stmt) string {
 	var b bytes.Buffer
 	if err := printer.Fprint(&b, set, body); err != nil {

@@ -11,8 +11,8 @@ import (
 // maxColumns is the limit of a line's length, in characters; a tab is one.
 const maxColumns = 120
 
-// longLines returns the lines of a file that are longer than the limit. Lines of raw strings are data, and nobody reads
-// generated files: neither has a limit.
+// longLines returns the lines of a file that are longer than the limit. Lines of raw strings and of generated files do
+// not have a limit.
 func longLines(set *token.FileSet, syntax *ast.File, file string, source []byte) (faults []string) {
 	if ast.IsGenerated(syntax) {
 		return nil

@@ -16,7 +16,7 @@ func TestStyle(t *testing.T) {
 	}
 }
 
-// TestStyleFaults shows that both rules find a fault where there is one, and no other.
+// TestStyleFaults: each rule finds the faults in a file, and nothing else.
 func TestStyleFaults(t *testing.T) {
 	long := strings.Repeat("x", maxColumns)
 	source := "package p\n\n// f does nothing.\nfunc f() {}\n\n// Nothing is what g does.\nfunc g() {}\n\n" +

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// noSupport are the packages below internal/ that nothing imports and that do not support tests, and why.
+// noSupport are the packages below internal/ that nothing imports and that do not support tests, and the reason.
 var noSupport = map[string]string{
 	"internal/lint":         "it has the rules of its own tests",
 	"internal/lint/leftout": "a command of the Makefile",
@@ -18,9 +18,8 @@ var noSupport = map[string]string{
 // forTests reports whether a package says by its name that it only supports tests.
 func forTests(folder string) bool { return strings.HasSuffix(path.Base(folder), "test") }
 
-// misnamed returns what is wrong with the names of packages that support tests. A package whose name ends in "test" is
-// imported by tests and by other packages of that kind only, and what no other package's code imports has such a name.
-// Users import what stands outside internal/.
+// misnamed returns the faults of packages' names. Only tests and packages that support tests may import a package whose
+// name ends in "test", and a package inside internal/ that no other code imports has such a name.
 func misnamed(packages []*Package) (faults []string) {
 	imported := map[string][]string{} // by code of packages that do not support tests
 	for _, p := range packages {
@@ -46,7 +45,7 @@ func misnamed(packages []*Package) (faults []string) {
 	return faults
 }
 
-// TestSupport keeps what supports tests out of builds, and has it say so.
+// TestSupport: packages that support tests are not in builds, and their names say so.
 func TestSupport(t *testing.T) {
 	packages := read(t)
 	for _, fault := range misnamed(packages) {
@@ -62,7 +61,7 @@ func TestSupport(t *testing.T) {
 	}
 }
 
-// TestMisnamed shows that the rule bites.
+// TestMisnamed checks misnamed on packages with and without faults.
 func TestMisnamed(t *testing.T) {
 	add := func(list []*Package, folder string, imports ...string) []*Package {
 		p := &Package{Folder: folder, Imports: map[string][]string{}, Files: []Size{{Name: folder + "/x.go"}}}

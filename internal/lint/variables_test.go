@@ -9,11 +9,11 @@ import (
 )
 
 var (
-	// variable is the name of one of this project's environment variables, as a string of Go.
+	// variable matches the name of one of this project's environment variables in a string of Go.
 	variable = regexp.MustCompile(`"(WEIR_[A-Z_]+)=?"`)
-	// testFlag is the definition of a flag.
+	// testFlag matches the definition of a flag.
 	testFlag = regexp.MustCompile(`flag\.(?:Bool|Int|String|Duration)\("(\w+)"`)
-	// documented is a variable or a flag in the first column of a table.
+	// documented matches a variable or a flag in the first column of a table.
 	documented = regexp.MustCompile("`(-\\w+|WEIR_[A-Z_]+)`")
 )
 

@@ -1,9 +1,9 @@
-// Command steps times training steps of GoMLX's backend in Go on the models of bench/steps.py, made of GoMLX's own layers, loss
-// and optimisers: it prints the line that command bench/steps does.
+// Command steps times training steps of GoMLX's backend in Go on the models of bench/steps.py, built of GoMLX's own
+// layers, loss and optimisers. It prints the same line as command bench/steps.
 //
-// Usage: steps MODEL SECONDS. It uses as many threads as the process has processors. Pictures have their channels last, which
-// is GoMLX's default. On one processor a step's time is the processor's, which is the clock's on a machine that does nothing
-// else: some steps take so long that they cannot be given real-time priority on one that does.
+// Usage: steps MODEL SECONDS. It uses as many threads as the process has processors. Pictures have their channels last,
+// as GoMLX does by default. On one processor the time of a step is processor time, which equals the clock's on an idle
+// machine: some steps take so long that they cannot get real-time priority on a busy one.
 package main
 
 import (
@@ -35,17 +35,17 @@ import (
 	"github.com/gomlx/gomlx/pkg/ml/train/optimizers"
 )
 
-// model is a network with a batch: the network gives a row of classes for each label.
+// model is a network with a batch: the network returns a row of classes for each label.
 type model struct {
 	net     func(ctx *context.Context, x *graph.Node) *graph.Node
 	x       []int // the shape of the batch
-	ids     int   // below which the elements of the batch are; 0: they are numbers
+	ids     int   // the number of ids in the batch; 0: the elements are numbers
 	classes int
 	labels  []int // the shape of the labels, whose last extent is 1
 	sgd     bool  // instead of Adam
 }
 
-// models are those of bench/steps.py.
+// models are the models of bench/steps.py.
 var models = map[string]model{
 	"step_mlp":         {net: perceptron, x: []int{64, 784}, classes: 10, labels: []int{64, 1}},
 	"step_cnn":         {net: convolutions, x: []int{64, 28, 28, 1}, classes: 10, labels: []int{64, 1}},
@@ -54,16 +54,18 @@ var models = map[string]model{
 	"step_embedding":   {net: table, x: []int{1024}, ids: 1_000_000, classes: 10, labels: []int{1024, 1}, sgd: true},
 }
 
+// perceptron returns the output of three dense layers.
 func perceptron(ctx *context.Context, x *graph.Node) *graph.Node {
 	h := activations.Relu(layers.Dense(ctx.In("a"), x, true, 256))
 	h = activations.Relu(layers.Dense(ctx.In("b"), h, true, 128))
 	return layers.Dense(ctx.In("c"), h, true, 10)
 }
 
+// convolutions returns the output of two convolutions and a dense layer.
 func convolutions(ctx *context.Context, x *graph.Node) *graph.Node {
 	block := func(ctx *context.Context, x *graph.Node, filters int) *graph.Node {
 		h := layers.Convolution(ctx, x).Channels(filters).KernelSize(3).PadSame().Done()
-		// The backend has no operators of batch normalization; the layer spells it out then.
+		// The backend has no operators of batch normalization; without them the layer builds it of simpler nodes.
 		h = batchnorm.New(ctx, h, -1).Epsilon(1e-5).Momentum(0.9).UseBackendInference(false).Done()
 		return graph.MaxPool(activations.Relu(h)).Window(2).NoPadding().Done()
 	}
@@ -71,6 +73,7 @@ func convolutions(ctx *context.Context, x *graph.Node) *graph.Node {
 	return layers.Dense(ctx.In("head"), graph.Reshape(h, h.Shape().Dim(0), -1), true, 10)
 }
 
+// transformer returns the output of a transformer's blocks.
 func transformer(ctx *context.Context, x *graph.Node) *graph.Node {
 	g := x.Graph()
 	places := ctx.In("places").VariableWithShape("embeddings", shapes.Make(dtypes.Float32, 128, 256)).ValueGraph(g)
@@ -87,6 +90,7 @@ func transformer(ctx *context.Context, x *graph.Node) *graph.Node {
 	return layers.Dense(ctx.In("head"), h, true, 96)
 }
 
+// recurrent returns the output of a recurrent layer.
 func recurrent(ctx *context.Context, x *graph.Node) *graph.Node {
 	_, last, _ := lstm.New(ctx.In("lstm"), x, 128).Done()
 	return layers.Dense(ctx.In("head"), graph.Squeeze(last, 0), true, 10)
@@ -103,19 +107,20 @@ func main() {
 	}
 }
 
-// line is what is printed: times in ms, sizes in bytes.
+// line is the printed line: times in ms, sizes in bytes.
 type line struct {
 	Min    float64 `json:"min"`
 	Median float64 `json:"median"`
 	First  float64 `json:"first"`
-	Peak   int64   `json:"peak"` // resident bytes of the process while it trains, less those before
+	Peak   int64   `json:"peak"` // resident bytes of the process while it trains, minus those before
 	Loss   float64 `json:"loss"`
 	Last   float64 `json:"last"`
 }
 
+// run times one model's steps and prints the line.
 func run(arguments []string) (err error) {
 	defer func() {
-		if r := recover(); r != nil { // its way of refusing a model
+		if r := recover(); r != nil { // GoMLX refuses a model by a panic
 			text, _, _ := strings.Cut(fmt.Sprint(r), "\n")
 			err = fmt.Errorf("%s", text)
 		}
@@ -132,7 +137,7 @@ func run(arguments []string) (err error) {
 	x, y := m.batch(rand.New(rand.NewSource(0)))
 	settings := ""
 	if runtime.NumCPU() == 1 {
-		settings = "ops_sequential" // by default the transformer's step waits for ever for a second worker
+		settings = "ops_sequential" // by default the transformer's step waits forever for a second worker
 	}
 	backend, err := simplego.New(settings)
 	if err != nil {
@@ -181,6 +186,7 @@ func (m model) batch(r *rand.Rand) (x, y *tensors.Tensor) {
 	return x, tensors.FromFlatDataAndDimensions(draw(r, m.classes, m.labels), m.labels...)
 }
 
+// draw returns random ids.
 func draw(r *rand.Rand, below int, shape []int) []int64 {
 	data := make([]int64, product(shape))
 	for i := range data {
@@ -189,6 +195,7 @@ func draw(r *rand.Rand, below int, shape []int) []int64 {
 	return data
 }
 
+// product returns the number of elements of a shape.
 func product(shape []int) int {
 	n := 1
 	for _, e := range shape {
@@ -197,7 +204,8 @@ func product(shape []int) int {
 	return n
 }
 
-// measure steps on one batch for so many seconds, and three times at least. Before that it steps five times, or for as long.
+// measure makes steps on one batch for so many seconds, and at least three, after five steps, or as many seconds, of
+// warm-up.
 func measure(step func() (float64, error), begin time.Time, before int64, seconds float64) (l line, err error) {
 	if l.Loss, err = step(); err != nil {
 		return l, err
@@ -226,7 +234,7 @@ func measure(step func() (float64, error), begin time.Time, before int64, second
 	return l, nil
 }
 
-// now is a time of the clock, or on one processor of the process.
+// now returns the clock's time or, on one processor, the time of the process.
 func now() time.Duration {
 	var used syscall.Rusage
 	if runtime.NumCPU() > 1 || syscall.Getrusage(syscall.RUSAGE_SELF, &used) != nil {
@@ -239,7 +247,7 @@ var start = time.Now()
 
 func ms(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }
 
-// resident is a size of the process in bytes, as the system's status tells it; 0 if it does not.
+// resident returns a size of the process in bytes from the system's status; 0 if it has none.
 func resident(field string) (size int64) {
 	status, _ := os.ReadFile("/proc/self/status")
 	for _, line := range bytes.Split(status, []byte("\n")) {

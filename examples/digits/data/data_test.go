@@ -8,6 +8,7 @@ import (
 	"testing"
 )
 
+// TestPictures checks the embedded pictures: two of each digit, with scores that add up to 1.
 func TestPictures(t *testing.T) {
 	pictures := Pictures()
 	if len(pictures) != 20 {

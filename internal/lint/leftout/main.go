@@ -1,10 +1,10 @@
-// Command leftout shows what go test -json writes as go test does without it, and keeps which tests were skipped and
-// why. It decides nothing: its exit status says only whether it could read and write.
+// Command leftout prints the output of go test -json as go test prints it without -json, and records the skipped tests
+// and the reasons. Its exit status reports only errors of reading and writing.
 //
 //	go test -json ./... | leftout FILE
 //	leftout -say FILE
 //
-// The first adds what it reads to FILE. The second prints the tests that were skipped in each run that FILE has.
+// The first form appends to FILE. The second prints the tests that every run in FILE skipped.
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 // event is a line of go test -json.
 type event struct{ Action, Package, Test, Output string }
 
-// ending is how a test of a package ended: skipped, and Why, or not.
+// ending is the end of a package's test: skipped with the reason Why, or not skipped.
 type ending struct {
 	Package, Test string
 	Skipped       bool
@@ -40,7 +40,7 @@ func main() {
 	}
 }
 
-// watch copies what go test says to out, and adds the endings of tests to a file.
+// watch copies the output of go test to out, and adds the endings of tests to a file.
 func watch(in io.Reader, out io.Writer, file string) error {
 	f, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -61,7 +61,7 @@ func watch(in io.Reader, out io.Writer, file string) error {
 	return err
 }
 
-// show copies what go test says, without what tests that pass say, and hands each test's ending to keep.
+// show copies the output of go test, without the output of tests that pass, and calls keep for each test's ending.
 func show(in io.Reader, out io.Writer, keep func(ending)) error {
 	said := map[[2]string][]string{} // by tests that have not ended
 	lines := bufio.NewReader(in)
@@ -70,7 +70,7 @@ func show(in io.Reader, out io.Writer, keep func(ending)) error {
 		if line != "" {
 			var e event
 			if json.Unmarshal([]byte(line), &e) != nil || e.Action == "" {
-				fmt.Fprint(out, line) // what is no event is for people
+				fmt.Fprint(out, line) // a line that is not an event is for people
 			} else {
 				take(e, out, said, keep)
 			}
@@ -84,6 +84,7 @@ func show(in io.Reader, out io.Writer, keep func(ending)) error {
 	}
 }
 
+// take adds an event to the output of its test, and prints that output if the test fails.
 func take(e event, out io.Writer, said map[[2]string][]string, keep func(ending)) {
 	key := [2]string{e.Package, e.Test}
 	switch {
@@ -95,7 +96,7 @@ func take(e event, out io.Writer, said map[[2]string][]string, keep func(ending)
 		if !strings.HasPrefix(e.Output, "=== ") {
 			said[key] = append(said[key], e.Output)
 		}
-	case e.Action == "fail" && e.Test == "": // it may have ended within tests
+	case e.Action == "fail" && e.Test == "": // the package may have ended within tests
 		for k, text := range said {
 			if k[0] == e.Package {
 				fmt.Fprint(out, strings.Join(text, ""))
@@ -112,7 +113,7 @@ func take(e event, out io.Writer, said map[[2]string][]string, keep func(ending)
 	}
 }
 
-// reason is what a test said last, without the place and how it ended.
+// reason returns the last message of a test, without the position and the verdict.
 func reason(text []string) string {
 	for _, line := range slices.Backward(text) {
 		line = strings.TrimSpace(line)
@@ -129,7 +130,7 @@ func reason(text []string) string {
 	return "without a reason"
 }
 
-// say prints the tests that no run of the file has run, by reason.
+// say prints the tests that no run in the file has run, by reason.
 func say(out io.Writer, file string) error {
 	f, err := os.Open(file)
 	if err != nil {

@@ -31,7 +31,8 @@ const second = `{"Action":"output","Package":"m/a","Output":"PASS\n"}
 {"Action":"output","Package":"m/a","Output":"ok  \tm/a\t0.2s\n"}
 `
 
-// TestLeftOut: what fails is shown, what passes is not, and what one run skips and another runs is not left out.
+// TestLeftOut: the output of a failed test is printed, that of a passed one is not, and a test that one run skips and
+// another runs is not listed.
 func TestLeftOut(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "endings")
 	var shown, said strings.Builder
