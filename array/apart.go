@@ -101,7 +101,7 @@ func (h *halves) compile(inputs []Spec) (err error) {
 func (p *Pair) closed() error { return diag.New(weir.ErrClosed, "%s is closed", p.options.Name) }
 
 // trace traces the function with its derivatives, and divides it.
-func (h *halves) trace(p *Pair, inputs []Spec) (parts *pass.Apart, err error) {
+func (h *halves) trace(p *Pair, inputs []Spec) (parts *pass.Divided, err error) {
 	defer ir.Catch(&err)
 	t := newTrace(p.options.Name)
 	s := NewScope(p.options.Name)
@@ -163,7 +163,7 @@ func (h *halves) derive(p *Pair, s *Scope, out, own []*Array, begins []*ir.Value
 }
 
 // programs compiles the halves.
-func (h *halves) programs(parts *pass.Apart) (forward, backward *compiled, err error) {
+func (h *halves) programs(parts *pass.Divided) (forward, backward *compiled, err error) {
 	o := h.pair.options
 	o.Compile.Calls = max(1, o.Compile.Calls)
 	for i, v := range parts.Forward.Main.Body.Results {

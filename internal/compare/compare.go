@@ -1,5 +1,5 @@
-// Package compare finds the first tensor, in the order of a model's nodes, that a compiled program computes otherwise
-// than the reference does, and saves the node that computes it as a test of its own.
+// Package compare finds the first tensor, in the order of a model's nodes, that differs between a compiled program and
+// the reference, and saves the node that computes it as a test of its own.
 package compare
 
 import (
@@ -18,44 +18,44 @@ import (
 // Difference is a tensor that differs, and the nodes that compute it from tensors that do not.
 type Difference struct {
 	Tensor, Node, Op, Detail string
-	Hidden                   []string // tensors that the program computes together with it, and that it is right without
-	Exact                    bool     // nothing differs if formulas are the model's
+	Hidden                   []string // tensors that the program does not keep: if they are kept, Tensor is right
+	Exact                    bool     // no tensor differs if the program computes by the model's formulas
 
 	model  sources.Model
-	nodes  []*wire.NodeProto // what computes Tensor from inputs, in order
+	nodes  []*wire.NodeProto // the nodes that compute Tensor from inputs, in order
 	inputs []sources.Value
 	types  []dtype.DType // of the inputs
 	want   sources.Value
 	gives  dtype.DType
 }
 
-// Comparison is a model, compiled with one or another of its tensors kept, beside the reference.
+// Comparison compares a model, compiled with various sets of its tensors kept, with the reference.
 type Comparison struct {
 	Context    context.Context
 	Model      sources.Model
-	Asked      sources.Asked // what the program was built for, but for outputs
+	Asked      sources.Asked // the request that the program was built for, without its outputs
 	Takes      []sources.Port
-	Outputs    []string // the program's own
+	Outputs    []string // the program's own outputs
 	RTol, ATol float64
-	// Run compiles the model with these outputs, exactly or as the program was, and runs it.
+	// Run compiles the model with these outputs and runs it. With exact, the program computes by the model's formulas.
 	Run func(outputs []string, exact bool) ([]sources.Value, error)
 
 	exact  bool
 	order  []string // every tensor, in the order of the nodes
 	origin map[string]origin
-	want   map[string]sources.Value // and what the reference makes of it, inputs too
+	want   map[string]sources.Value // by tensor: the reference's value; it has inputs too
 	types  map[string]dtype.DType
 }
 
-// origin is the node that computes a tensor, and its place.
+// origin is the node that computes a tensor, and the tensor's index in the order.
 type origin struct {
 	sources.Origin
 	at int
 }
 
-// Find compares results that the program has given, then those of the model with all tensors kept. If only what is not
-// kept goes wrong, it keeps some tensors and not others until it has found which. It returns nil if nothing differs.
-// exact says that the program computes by the model's formulas.
+// Find compares the program's results, and then the model's with all tensors kept, with the reference. If results
+// differ only while other tensors are not kept, it searches for those tensors. It returns nil if nothing differs. exact
+// says that the program computes by the model's formulas.
 func (c *Comparison) Find(results []sources.Value, exact bool) (d *Difference, err error) {
 	c.exact = exact
 	own := c.first(results)
@@ -75,7 +75,7 @@ func (c *Comparison) Find(results []sources.Value, exact bool) (d *Difference, e
 	if !c.exact {
 		c.exact = true
 		end := 0
-		if all == nil { // it shows if nothing is kept
+		if all == nil { // the difference shows if no tensor is kept
 			end = len(c.order)
 		}
 		left, err := c.keeping(0, end)
@@ -84,7 +84,7 @@ func (c *Comparison) Find(results []sources.Value, exact bool) (d *Difference, e
 	return d, c.Context.Err()
 }
 
-// Interpret evaluates the model with the reference. inputs are the parts of Takes.
+// Interpret evaluates the model with the reference. inputs are the tensors of Takes.
 func (c *Comparison) Interpret(inputs []*tensor.Tensor) error {
 	c.origin, c.want, c.types = map[string]origin{}, map[string]sources.Value{}, map[string]dtype.DType{}
 	c.Model.Origins(func(name string, from sources.Origin) {
@@ -121,7 +121,7 @@ func (c *Comparison) Interpret(inputs []*tensor.Tensor) error {
 	return nil
 }
 
-// first is the first of a run's results that differs.
+// first returns the first of a run's results that differs from the reference; nil if none does.
 func (c *Comparison) first(values []sources.Value) *Difference {
 	values = slices.Clone(values)
 	slices.SortStableFunc(values, func(a, b sources.Value) int {
@@ -135,7 +135,7 @@ func (c *Comparison) first(values []sources.Value) *Difference {
 	return nil
 }
 
-// differs says how two values differ; "" if they do not.
+// differs describes how two values differ; it returns "" if they do not.
 func (c *Comparison) differs(got, want sources.Value) string {
 	if got.Absent != want.Absent || len(got.Tensors) != len(want.Tensors) {
 		return fmt.Sprintf("it has %d tensors, not %d", len(got.Tensors), len(want.Tensors))
@@ -148,8 +148,8 @@ func (c *Comparison) differs(got, want sources.Value) string {
 	return ""
 }
 
-// keeping compiles the model with all tensors kept but those from begin to end of the order, runs it, and gives the
-// first tensor that differs.
+// keeping compiles the model with all tensors kept but those from begin to end of the order, runs it, and returns the
+// first tensor that differs; nil if none does.
 func (c *Comparison) keeping(begin, end int) (*Difference, error) {
 	outputs := slices.Clone(c.Outputs)
 	for i, name := range c.order {
@@ -164,13 +164,13 @@ func (c *Comparison) keeping(begin, end int) (*Difference, error) {
 	return c.first(values), nil
 }
 
-// hidden finds the tensors that have to be computed together for a difference to show: it halves what is not kept, from
-// its end and from its beginning. own is the difference that shows if none is kept.
+// hidden finds the tensors that must not be kept for a difference to show: it halves the range of tensors that are not
+// kept, from its end and from its beginning. own is the difference that shows if no tensor is kept.
 func (c *Comparison) hidden(own *Difference) (*Difference, error) {
 	begin, end := 0, len(c.order)
 	found, err := c.keeping(begin, end)
 	if found == nil || err != nil {
-		return own, err // a budget makes it
+		return own, err // the budget causes the difference
 	}
 	halve := func(good, bad int, try func(i int) (int, int)) (int, error) {
 		for good-bad > 1 || bad-good > 1 {
@@ -196,7 +196,7 @@ func (c *Comparison) hidden(own *Difference) (*Difference, error) {
 }
 
 // difference describes a tensor that differs, with the nodes that compute it from tensors that are kept, and the values
-// of those.
+// of these tensors.
 func (c *Comparison) difference(name, why string, hidden []string) *Difference {
 	from := c.origin[name]
 	d := &Difference{Tensor: name, Node: from.Node, Op: from.Op, Detail: why,
@@ -218,13 +218,13 @@ func (c *Comparison) difference(name, why string, hidden []string) *Difference {
 				d.inputs, d.types = append(d.inputs, v), append(d.types, c.types[input])
 			}
 		}
-		d.nodes = append(d.nodes, n) // after what it reads
+		d.nodes = append(d.nodes, n) // after the nodes whose results it reads
 	}
 	add(from.Proto)
 	return d
 }
 
-// reads are the tensors that a node reads, those that its graphs read from outside too.
+// reads appends to names the tensors that a node reads, and those that its graphs read from outside.
 func reads(n *wire.NodeProto, names []string) []string {
 	names = append(names, n.Input...)
 	for _, a := range n.Attribute {

@@ -10,13 +10,14 @@ import (
 	"github.com/weirml/weir/internal/sources"
 )
 
-// Save writes the differing node, and those of Hidden, with their inputs as a folder in ONNX's test layout, and what
-// the reference gives as its expected output; dir "" makes a folder of its own among the temporary files. It returns
-// the folder. read has all of the model's files mapped until done is called. Only nodes of an ONNX model can be saved.
+// Save writes the node that computes the differing tensor, and the nodes of Hidden, with their inputs, as a folder in
+// ONNX's test layout. The expected output is the reference's. If dir is "", Save makes a folder among the temporary
+// files. It returns the folder. read maps all of the model's files until done is called. Only nodes of an ONNX model
+// can be saved.
 func (d *Difference) Save(dir string, read func() (done func(), err error)) (string, error) {
 	source, ok := d.model.(sources.Cutter)
 	if d.nodes == nil || !ok {
-		return "", diag.Unsupportedf("saving what is no node of an ONNX model").AtTensor(d.Tensor)
+		return "", diag.Unsupportedf("saving a tensor that no node of an ONNX model computes").AtTensor(d.Tensor)
 	}
 	if dir == "" {
 		made, err := os.MkdirTemp("", "weir-difference-*")

@@ -35,9 +35,8 @@ import (
 //	zeros     to a multiple of 64
 //	weights   the program's data section: each weight at a multiple of 64, to be used where it lies
 //
-// Nothing in it is believed. The loops are verified like a text of the user's; the program is assembled anew from them,
-// with the places that the artefact's program gives, and must come out the same; the plan is validated like one that
-// was just made.
+// An artefact is not trusted. The loops are verified like a user's text. The program is assembled again from them, with
+// the offsets of the artefact's program, and must equal it. The plan is validated like a new plan.
 const (
 	artefactMagic   = "\x93WEIR\r\n\x1a"
 	artefactVersion = 4
@@ -62,15 +61,15 @@ type manifest struct {
 	About     json.RawMessage `json:"about"`
 }
 
-// onDevice is what an OnDevice holds and a program's text does not.
+// onDevice holds the fields of an OnDevice that a program's text does not have.
 type onDevice struct {
 	Arena   certified `json:"arena"`
 	Refused []OnHost  `json:"refused,omitempty"`
 }
 
-// certified holds the parts of a memplan.Solution that a program's text does not.
+// certified holds the fields of a memplan.Solution that a program's text does not have.
 type certified struct {
-	Lets     int      `json:"lets"` // how many of the plans' names are its own
+	Lets     int      `json:"lets"` // the number of the plans' names that are its own
 	Layouts  []string `json:"layouts"`
 	Bound    string   `json:"bound"`
 	Complete bool     `json:"complete"`
@@ -93,7 +92,7 @@ func (c *Compiled) WriteTo(w io.Writer, about []byte) (int64, error) {
 		return 0, diag.Unsupportedf("an artefact of this model: a scheduled kernel cannot be verified (%v)", err).
 			WithFix("run the model itself")
 	}
-	machine, ok := c.Machine.Known() // without what the reader does not believe
+	machine, ok := c.Machine.Known() // without the fields that a reader does not trust
 	if !ok {
 		machine = c.Machine
 	}
@@ -173,7 +172,7 @@ func IsArtefact(head []byte) bool {
 type Artefact struct {
 	About   []byte // as it was given to WriteTo
 	Machine target.Machine
-	Program *program.Program // verified by itself only; not to be changed
+	Program *program.Program // verified, but not compared with the loops; must not be changed
 
 	manifest    manifest
 	loops, text string
@@ -185,38 +184,39 @@ type Artefact struct {
 func ReadArtefact(data []byte) (a *Artefact, err error) {
 	defer damaged(&err)
 	if len(data) < artefactHeader || !IsArtefact(data) {
-		return nil, diag.Inputf("it is no artefact, or ends before its header does")
+		return nil, diag.Inputf("it is no artefact, or it ends before its header does")
 	}
 	if v := binary.LittleEndian.Uint32(data[8:]); v != artefactVersion {
 		return nil, diag.Unsupportedf("version %d of the artefact's format; version %d is supported", v, artefactVersion).
 			WithFix("compile the model again with this weir")
 	}
-	var parts [4][]byte
+	var sections [4][]byte
 	at := int64(artefactHeader)
-	for i := range parts {
+	for i := range sections {
 		size := binary.LittleEndian.Uint64(data[16+8*i:])
-		if i == len(parts)-1 {
+		if i == len(sections)-1 {
 			at = live.AlignUp(at)
 		}
 		if left := int64(len(data)) - at; left < 0 || size > uint64(left) {
-			return nil, diag.Inputf("part %d of the artefact has %d bytes at %d of a file of %d: it is cut off, or damaged", i,
+			return nil, diag.Inputf("section %d of the artefact has %d bytes at %d of a file of %d: it is cut off, or damaged",
+				i,
 				size, at, len(data))
 		}
-		parts[i] = data[at : at+int64(size) : at+int64(size)]
+		sections[i] = data[at : at+int64(size) : at+int64(size)]
 		at += int64(size)
 	}
 	if at != int64(len(data)) {
 		return nil, diag.Inputf("%d bytes follow the artefact's end", int64(len(data))-at)
 	}
 	sum := uint32(0)
-	for _, p := range parts[:3] {
+	for _, p := range sections[:3] {
 		sum = crc32.Update(sum, castagnoli, p)
 	}
 	if want := binary.LittleEndian.Uint32(data[12:]); sum != want {
 		return nil, diag.Inputf("the artefact's checksum is %08x, its header says %08x: it is damaged", sum, want)
 	}
-	a = &Artefact{loops: string(parts[1]), text: string(parts[2]), weights: parts[3]}
-	if err := json.Unmarshal(parts[0], &a.manifest); err != nil {
+	a = &Artefact{loops: string(sections[1]), text: string(sections[2]), weights: sections[3]}
+	if err := json.Unmarshal(sections[0], &a.manifest); err != nil {
 		return nil, diag.Inputf("the artefact's manifest: %v", err)
 	}
 	a.About, a.Machine = a.manifest.About, a.manifest.Machine
@@ -336,8 +336,8 @@ func (a *Artefact) keepWithin(c *Compiled, o Options, ask func() error) (err err
 		return err
 	}
 	if least > o.Budget.Bytes {
-		e := budget.Over(least, "%d bytes are allowed, and whatever is computed again, spilled or paged, it takes %d: what "+
-			"an artefact computes is not cut into pieces", o.Budget.Bytes, least)
+		e := budget.Over(least, "%d bytes are allowed, and whatever is computed again, spilled or paged, it takes %d: an "+
+			"artefact's steps are not cut into pieces", o.Budget.Bytes, least)
 		return e.WithFix("%s; weir compile MODEL --budget %d may cut the model itself", e.Fix, o.Budget.Bytes)
 	}
 	c.time = live.Ranges(c.Loop)
@@ -397,7 +397,7 @@ func (a *Artefact) assemble(c *Compiled, o Options, dims map[sym.Name]sym.Range)
 		c.Program.Outputs[i].Name = name
 	}
 	if made := c.Program.String(); made != a.text && made != given.String() {
-		return diag.Inputf("the artefact's program is not what its loops come to")
+		return diag.Inputf("the artefact's program does not follow from its loops")
 	}
 	if err := c.narrow(dims); err != nil {
 		return err
@@ -454,7 +454,7 @@ func (c *claims) solve(storage string, p memplan.Problem, roots []*loop.Buffer, 
 			return nil, diag.Inputf("the artefact has no certificate of the storage %s", storage)
 		}
 		from, plans = c.manifest.Late[i], []program.Plan{{Lets: stored.Lets}}
-	case device != nil && stored.Device == "": // it has one layout, whose names come before those of each of the device's
+	case device != nil && stored.Device == "": // it has one layout; each layout of the device begins with its names
 		plans, choosing = plans[:min(1, len(plans))], false
 	case device != nil:
 		from, skipped, choosing = device.Arena, from.Lets, true
@@ -495,7 +495,7 @@ func (c *claims) solve(storage string, p memplan.Problem, roots []*loop.Buffer, 
 	if s.Bound, err = formula(from.Bound, p.Dims); err != nil {
 		return nil, err
 	}
-	s.Least = s.Bound // what a search refuted is not taken on trust
+	s.Least = s.Bound // the results of the writer's search are not trusted
 	s.Proven = p.Dims.LE(s.Arena, s.Least) == sym.Yes
 	return s, nil
 }
@@ -550,9 +550,9 @@ func (c *Compiled) Recheck(dims []int64) (err error) {
 		return diag.Inputf("%v", err)
 	}
 	if list := ofSteps(open); len(list) > 0 {
-		return diag.Unsupportedf("for dimensions %v it is not proved that the kernels are given what they compute with: %s",
+		return diag.Unsupportedf("for dimensions %v it is not proved that the kernels' operands are valid: %s",
 			dims, list[0]).
-			WithFix("run an artefact's model itself; in a text, require what keeps indices in range")
+			WithFix("run an artefact's model itself; in a text, require that indices are in range")
 	}
 	return nil
 }
@@ -561,16 +561,16 @@ func (c *Compiled) Recheck(dims []int64) (err error) {
 func (c *Compiled) Certify(value func(name sym.Name) (int64, bool)) (*memplan.Certificate, error) {
 	c.certify.Do(func() {
 		c.found = c.Arena
-		// read from an artefact, which has not got what the search knows of the problem; or there is more than the arena
+		// An artefact does not have the results of the search; and late storages are not part of the arena's plan.
 		if c.IR == nil || c.late != nil {
-			whole := c.problem
-			whole.Buffers = slices.Clone(whole.Buffers)
+			problem := c.problem
+			problem.Buffers = slices.Clone(problem.Buffers)
 			for i, p := range c.late {
 				if c.Late[i].Kind == program.Arena && c.Late[i].Device == "" {
-					whole.Buffers = appendProblem(whole.Buffers, p.Buffers)
+					problem.Buffers = appendProblem(problem.Buffers, p.Buffers)
 				}
 			}
-			c.found, c.failed = memplan.Plan(whole, c.planned)
+			c.found, c.failed = memplan.Plan(problem, c.planned)
 		}
 	})
 	if c.failed != nil {

@@ -9,17 +9,17 @@ import (
 
 // Files are the files that a model's weights lie in.
 type Files interface {
-	Keep(data [][]byte) // has nothing but the pages of data mapped from now on, as far as nobody else reads the files
-	All() error         // has all of them mapped again; a limit may refuse it
-	Mapped() int64      // how much of them is mapped now, in bytes of whole pages
+	Keep(data [][]byte) // unmaps all pages but those of data, unless other users of the files read them
+	All() error         // maps all pages again; a limit may refuse it
+	Mapped() int64      // bytes of the pages that are mapped now
 }
 
-// Asks is what compiling takes of the system, in whole pages of bytes.
+// Asks is the memory that compiling takes from the system, in bytes of pages.
 type Asks struct {
-	Most    int64 // at once, while compiling, with what is mapped of the model's files
-	Weights int64 // in the end, of weights that were laid out anew
-	Paged   int64 // in the end, of a file of the program's own that weights are paged from
-	Code    int64 // in the end
+	Most    int64 // the peak while compiling, with the mapped pages of the model's files
+	Weights int64 // held after compiling: the weights that were laid out anew
+	Paged   int64 // held after compiling: the program's own file, from which weights are paged
+	Code    int64 // held after compiling
 }
 
 // Asks returns the memory that the compilation took and the program holds.

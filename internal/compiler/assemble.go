@@ -18,11 +18,11 @@ type assembly struct {
 	tensors map[*loop.Buffer]int
 	kernels map[*loop.Kernel]int
 	dims    map[sym.Name]int
-	storage map[*loop.Buffer]int // of root buffers that live in a storage
+	storage map[*loop.Buffer]int // by root buffer: the index of its storage
 	offset  map[*loop.Buffer]sym.Expr
-	begins  map[int][]*loop.Buffer        // root buffers by the step before which they are carved
-	ends    map[int][]*loop.Buffer        // and by the last step of their lives
-	over    map[*loop.Buffer]*loop.Buffer // what a buffer may be written over
+	begins  map[int][]*loop.Buffer        // root buffers, by the step before which they are carved
+	ends    map[int][]*loop.Buffer        // root buffers, by the last step of their live ranges
+	over    map[*loop.Buffer]*loop.Buffer // the buffer that a buffer may be written over
 	live    map[*loop.Buffer]bool         // carved, not released
 	pending bool                          // copies between memories may be under way
 	step    int
@@ -90,7 +90,7 @@ func assemble(m *loop.Module, t *live.Timeline, layout func(a *assembly) error) 
 		if life := t.Alive[b]; life != nil && b.View == nil {
 			if _, carved := a.storage[b]; carved {
 				a.begins[life.First] = append(a.begins[life.First], b)
-				if b.Kind != loop.Output { // those the caller has
+				if b.Kind != loop.Output { // the caller has the outputs
 					a.ends[life.Last] = append(a.ends[life.Last], b)
 				}
 			}
@@ -101,7 +101,8 @@ func assemble(m *loop.Module, t *live.Timeline, layout func(a *assembly) error) 
 	return a.to, nil
 }
 
-// tensor returns the index of a buffer's tensor; it adds the tensor, after the one it is a part of, if it is new.
+// tensor returns the index of a buffer's tensor. If the tensor is new, it is added, after the tensor that it is a view
+// of.
 func (a *assembly) tensor(b *loop.Buffer) int {
 	if i, ok := a.tensors[b]; ok {
 		return i
@@ -153,7 +154,7 @@ func (a *assembly) steps(body []loop.Step) []program.Step {
 			out = append(out, a.carve(b))
 		}
 		out = append(out, a.one(step))
-		// A step with a body spans several numbers: what ends within it and is alive still ends after it.
+		// A step with a body has several numbers: buffers that end within it and are still live end after it.
 		var ended []*loop.Buffer
 		for at := first; at < a.step; at++ {
 			for _, b := range a.ends[at] {
@@ -193,7 +194,7 @@ func (a *assembly) release(steps []program.Step, list []*loop.Buffer) []program.
 // too.
 func (a *assembly) branch(s *loop.If) program.Step {
 	out := &program.If{Cond: a.tensors[s.Cond], Source: s.Source}
-	var head []*loop.Buffer // what ends with the condition: both bodies may use its space
+	var head []*loop.Buffer // buffers that end with the condition: both bodies may use their space
 	for _, b := range a.ends[a.step-1] {
 		if a.live[b] {
 			head = append(head, b)

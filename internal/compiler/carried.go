@@ -7,8 +7,8 @@ import (
 	"github.com/weirml/weir/internal/loop"
 )
 
-// carryInPlace removes copies of loop-carried values at the end of an iteration, if one launch makes the new value, may
-// write it over the old one, and no later step reads the old one.
+// carryInPlace removes copies of loop-carried values at the end of an iteration, if one launch computes the new value
+// and may write it over the old one, and no later step reads the old one.
 func (c *Compiled) carryInPlace() {
 	writers := map[*loop.Buffer]int{}
 	count := func(step loop.Step) {
@@ -69,7 +69,7 @@ func (c *Compiled) madeInPlace(l *loop.Loop, end *loop.Copy, writers int) bool {
 		(live.InPlace(launch.Kernel, r, w) || live.InPlaceByBoxes(launch.Kernel, c.Loop.Dims, r, w))
 }
 
-// resultsInPlace removes copies to outputs, if the source is made by the same list of steps and not read after the
+// resultsInPlace removes copies to outputs if the same list of steps computes the source and no step reads it after the
 // copy.
 func (c *Compiled) resultsInPlace() {
 	for at := 0; at < len(c.Loop.Body); at++ {

@@ -1,5 +1,5 @@
-// Package compiler is the pipeline: ir in, a program and its code out, with the certificate of its memory. The order of
-// the passes is the table in passes.go; the rest is this file.
+// Package compiler is the pipeline from ir to a program and its code, with the certificate of its memory. The table in
+// passes.go has the passes over ir, the table in stages.go the stages from ir to code.
 package compiler
 
 import (
@@ -21,22 +21,22 @@ import (
 // Options choose how to compile. The kernels are scheduled for Machine, and code for it is generated.
 type Options struct {
 	Machine     target.Machine
-	Tight       bool // within limits that are next to nothing: see target.Tight
-	Portable    bool // portable code of the scheduled kernels, whatever machine they are for
+	Tight       bool // compile within very small limits: see target.Tight
+	Portable    bool // generate portable code of the scheduled kernels, for any machine
 	ReorderOnly bool // no pass that changes results by more than the order of sums does
-	// of products of f32 with weights: see pass.BF16 for bf16, pass.Bytes for i8
+	// Precision is the precision of products of f32 with weights: see pass.BF16 for bf16, pass.Bytes for i8.
 	Precision dtype.DType
-	Reference bool                            // the module is interpreted as it stands: see reference.go
-	Choices   Choices                         // otherwise than the table says
-	Budget    *budget.Budget                  // what the program must keep within; nil: as much as it takes
-	Folder    string                          // for files that weights are paged from; "": the one for temporary files
-	After     func(stage string, text string) // called with the text of each stage where not nil
+	Reference bool                            // interpret the module as it stands: see ops.Interpreted
+	Choices   Choices                         // override the schedule's table
+	Budget    *budget.Budget                  // the memory that the program must keep within; nil: no limit
+	Folder    string                          // for files that weights are paged from; "": the folder of temporary files
+	After     func(stage string, text string) // called with the text of each stage, if it is not nil
 	FullStage string                          // the stage of ir whose text for After has all elements of constants
 	Progress  func(p Progress)                // called as stages begin, if it is not nil
-	Files     Files                           // of the model; nil: none
-	Names     []string                        // of the outputs; nil: as the module calls them
-	// Written: the module is a text that somebody wrote, not an importer, which asks for all that memory safety rests on.
-	// What of that is not proved, Recheck decides.
+	Files     Files                           // the model's files; nil: none
+	Names     []string                        // names of the outputs; nil: the module's own
+	// Written: a user wrote the module as a text, so conditions of memory safety may be missing that importers add.
+	// Recheck decides the conditions that are not proved.
 	Written bool
 }
 
@@ -53,39 +53,39 @@ type Compiled struct {
 	IR      *ir.Module
 	Loop    *loop.Module
 	Program *program.Program
-	Machine target.Machine // that the kernels are scheduled for; Code's own may be less
+	Machine target.Machine // the machine that the kernels are scheduled for; Code may be for a lesser one
 	Code    *target.Code
 	Arena   *memplan.Solution
-	Outputs sym.Expr // bytes of the outputs, but for the late ones
-	Late    []Late   // beside them, what the run takes when data have decided its size
+	Outputs sym.Expr // bytes of the outputs, without the late ones
+	Late    []Late   // the storages that a run takes when data have decided their size
 	Proof   *validator.Proof
-	// Exhausted: proofs used up what they may cost when kernels were scheduled. What was not proved is checked by the
-	// code, and not joined, vectorised or overlaid.
+	// Exhausted: proofs used up their budget while kernels were scheduled. The code checks what was not proved, and does
+	// not join, vectorise or overlay it.
 	Exhausted bool
-	Faults    []error         // of scheduling, that a simpler way was found around: bugs
-	Notes     []string        // why the code is less than the machine could do
-	Device    OnDevice        // what a device with memory of its own runs, and what it takes
-	Savings   []budget.Saving // what a budget asked for
+	Faults    []error         // bugs of scheduling, after which a simpler way was taken
+	Notes     []string        // reasons why the code is slower than the machine allows
+	Device    OnDevice        // the program's use of a device with memory of its own
+	Savings   []budget.Saving // the savings that the budget needed
 	Spilled   sym.Expr        // bytes of the file that one call spills to
 	Guards    int             // accesses of the scheduled loops that a check guards, since they are not proved
 	Scratch   sym.Expr        // bytes that one worker needs, over the inputs' dimensions
 
-	verdicts map[string]verdict // about kernels, by name: the last of each
-	device   string             // that runs the kernels, with memory of its own; "" if the host does
+	verdicts map[string]verdict // by kernel's name: the last verdict on it
+	device   string             // the device that runs the kernels, with memory of its own; "" for the host
 	time     *live.Timeline
 	problem  memplan.Problem // of the arena
 	late     []memplan.Problem
 	planned  memplan.Options
-	certify  sync.Once // where the arena's plan was read rather than found: finds it
+	certify  sync.Once // sets found and failed: see Certify
 	found    *memplan.Solution
 	failed   error
-	open     bool                  // see Recheck
+	open     bool                  // conditions are left that Recheck decides
 	proved   map[*loop.Kernel]bool // see prove
 	asked    asked
 	kept     map[string]string // see schedule.Options
 	blocks   []*mem.Block      // the weights that were laid out anew, until the code owns them
 	asks     Asks
-	inPlace  bool  // weights that lie in the model's file stay there, for a budget may page them
+	inPlace  bool  // weights in the model's file stay there, since a budget may page them
 	budget   int64 // see room; 0: none
 	files    Files // of the model; nil: none
 	done     int64 // see letGo
@@ -94,17 +94,17 @@ type Compiled struct {
 	folder      string // see Options.Folder
 
 	effort  effort
-	written *written // the module before the first pass, where it lays out memory
+	written *written // the module before the first pass, if it lays out memory itself; else nil
 }
 
-// Compile runs the pipeline. It takes the module over. Between steps it asks the module's Check, whose error it
-// returns. A module that lays out memory itself is compiled again, as it stands, where what is best without that would
-// use bytes for two values at once.
+// Compile runs the pipeline. It takes the module over. Between steps it calls the module's Check and returns its error.
+// A module that lays out memory itself is compiled again with less effort, if rewriting it would use bytes for two
+// values at once.
 func Compile(m *ir.Module, o Options) (c *Compiled, err error) {
 	if o.Tight {
 		o.Machine.Limits = target.Tight(o.Machine.Limits)
 	}
-	// What a model says in bf16 is computed in f32, subnormal numbers too.
+	// Without Precision, products of a model's bf16 values are computed in f32, with subnormal numbers.
 	if o.Precision != dtype.BF16 || !o.Machine.BF16Faster() {
 		o.Machine.Dot.BF16 = 0
 	}

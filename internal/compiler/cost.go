@@ -9,10 +9,11 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// Cost is what one launch of a kernel comes to, over the inputs' dimensions: where data decide, at the limit.
+// Cost is the cost of one launch of a kernel, over the inputs' dimensions; dimensions that data decide are at their
+// limits.
 type Cost struct {
-	Operations sym.Expr // of the results: additions, multiplications and functions of single elements
-	// what must at least be moved: of the operands once, or of the loads and stores where those are fewer
+	Operations sym.Expr // additions, multiplications and functions of single elements for the results
+	// Bytes is the least number of bytes moved: of each operand once, or of all loads and stores if these are fewer.
 	Bytes sym.Expr
 }
 

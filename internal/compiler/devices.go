@@ -12,9 +12,10 @@ import (
 )
 
 // This file divides a module between the host and a device with memory of its own. Every launch whose kernel the
-// device's generator takes runs there; other launches, host operators, and what decides about steps run on the host. A
-// root buffer that both touch has a mirror in the other memory, of the same bytes, and copies between the two stand
-// before the steps that need them: what one side wrote is copied when, and only when, the other reaches for it.
+// device's generator takes runs there; other launches, host operators, and the steps that decide branches, loops and
+// dimensions run on the host. A root buffer that both touch has a mirror in the other memory, of the same bytes, and
+// copies between the two stand before the steps that need them: contents that one side wrote are copied only when the
+// other side uses them.
 
 // OnHost is a launch that runs on the host though the program is for a device.
 type OnHost struct {
@@ -66,6 +67,7 @@ func (c *Compiled) divide(device string, refuses func(k *loop.Kernel) error) {
 // memories are the memories in which a root buffer's contents are current.
 type memories struct{ host, device bool }
 
+// any reports whether the contents are current in some memory.
 func (m memories) any() bool { return m.host || m.device }
 
 // in reports whether the contents are current in a device's memory; "" is the host.
@@ -76,41 +78,43 @@ func (m memories) in(device string) bool {
 	return m.device
 }
 
+// and returns the memories that are in both sets.
 func (m memories) and(o memories) memories { return memories{m.host && o.host, m.device && o.device} }
 
+// only returns the memory of one device; "" is the host.
 func only(device string) memories { return memories{host: device == "", device: device != ""} }
 
 // division is the state of divide.
 type division struct {
-	module *loop.Module
-	device string
-	home   map[*loop.Buffer]string // of root buffers: where their contents are whenever a body begins or ends
-	valid  map[*loop.Buffer]memories
-	other  map[*loop.Buffer]*loop.Buffer // what stands for a buffer in the memory that is not its home's
-	parts  map[*loop.Buffer]memories     // who writes parts of root buffers whose elements do not follow one another
-	after  []loop.Step                   // that follow the step under way
-	made   []*loop.Buffer
-	names  map[string]bool
+	module  *loop.Module
+	device  string
+	home    map[*loop.Buffer]string // by root buffer: the memory that has its contents whenever a body begins or ends
+	valid   map[*loop.Buffer]memories
+	other   map[*loop.Buffer]*loop.Buffer // a buffer's stand-in in the memory that is not its home
+	strided map[*loop.Buffer]memories     // by root buffer: the sides that write strided views of it
+	after   []loop.Step                   // steps that follow the current step
+	made    []*loop.Buffer
+	names   map[string]bool
 }
 
 // keepTogether makes one side write all strided views of a root buffer, because a mirror of the buffer would hold only
 // the elements written there: if the host writes one, it writes all.
 func (d *division) keepTogether(refuse func(l *loop.Launch, reason string)) {
-	d.parts = map[*loop.Buffer]memories{}
+	d.strided = map[*loop.Buffer]memories{}
 	for again := true; again; {
 		again = false
-		clear(d.parts)
+		clear(d.strided)
 		d.writes(d.module.Body, func(b *loop.Buffer, device string) {
 			if root := b.Root(); live.Covered(b) != root && !rowMajor(b) {
-				have := d.parts[root]
-				d.parts[root] = memories{have.host || device == "", have.device || device != ""}
+				have := d.strided[root]
+				d.strided[root] = memories{have.host || device == "", have.device || device != ""}
 			}
 		})
 		live.Each(d.module.Body, func(l *loop.Launch) {
 			for i, b := range l.Args {
-				if p := d.parts[b.Root()]; l.Device != "" && l.Kernel.Params[i].Access != loop.Read && !rowMajor(b) && p.host &&
+				if p := d.strided[b.Root()]; l.Device != "" && l.Kernel.Params[i].Access != loop.Read && !rowMajor(b) && p.host &&
 					p.device {
-					refuse(l, "it writes a part of "+b.Root().Name+", of which the host writes others")
+					refuse(l, "it writes some elements of "+b.Root().Name+", and the host writes others")
 					l.Device, again = "", true
 					return
 				}
@@ -155,16 +159,16 @@ func (d *division) settle() {
 			device[b.Root()] = true
 		}
 	})
-	for root, p := range d.parts {
+	for root, p := range d.strided {
 		if p.host {
 			delete(device, root)
 		}
 	}
-	for grown := true; grown; { // what is copied from there lies there too
+	for grown := true; grown; { // the target of a copy from the device lies there too
 		grown = false
 		live.Each(d.module.Body, func(s *loop.Copy) {
 			from, to := s.From.Root(), s.To.Root()
-			if s.Pick == nil && device[from] && from.Kind == loop.Temp && !device[to] && !s.To.Away() && !d.parts[to].host {
+			if s.Pick == nil && device[from] && from.Kind == loop.Temp && !device[to] && !s.To.Away() && !d.strided[to].host {
 				device[to], grown = true, true
 			}
 		})
@@ -173,7 +177,7 @@ func (d *division) settle() {
 		if b.View != nil {
 			continue
 		}
-		if d.parts[b].host {
+		if d.strided[b].host {
 			delete(device, b)
 		}
 		if b.Kind == loop.Input || b.Kind == loop.Weight {
@@ -249,7 +253,7 @@ func (d *division) read(out []loop.Step, b *loop.Buffer, device string) ([]loop.
 	root := b.Root()
 	if have := d.valid[root]; have.any() && !have.in(device) {
 		if live.Covered(b) != root && rowMajor(b) && root.Kind != loop.Weight {
-			own, from := d.part(b, device), d.device
+			own, from := d.own(b, device), d.device
 			if have.host {
 				from = ""
 			}
@@ -260,8 +264,8 @@ func (d *division) read(out []loop.Step, b *loop.Buffer, device string) ([]loop.
 	return out, d.standIn(b, device)
 }
 
-// part returns a new buffer for the contents of a view.
-func (d *division) part(b *loop.Buffer, device string) *loop.Buffer {
+// own returns a new buffer in a device's memory for the contents of a view.
+func (d *division) own(b *loop.Buffer, device string) *loop.Buffer {
 	own := &loop.Buffer{Name: d.fresh(b.Name + "." + memoryWord(device)), Kind: loop.Temp, DType: b.DType, Shape: b.Shape,
 		Source: b.Source, Device: device}
 	d.made = append(d.made, own)
@@ -290,12 +294,12 @@ func (d *division) write(out []loop.Step, b *loop.Buffer, device string, update 
 		return out, nil
 	}
 	root := b.Root()
-	have, home, whole := d.valid[root], d.home[root], live.Covered(b) == root
-	if !whole && device != home && rowMajor(b) {
+	have, home, full := d.valid[root], d.home[root], live.Covered(b) == root
+	if !full && device != home && rowMajor(b) {
 		if have.any() && !have.in(home) {
 			out = d.bring(out, root, home)
 		}
-		own := d.part(b, device)
+		own := d.own(b, device)
 		d.valid[root] = only(home)
 		there := d.standIn(b, home)
 		if update {
@@ -304,7 +308,7 @@ func (d *division) write(out []loop.Step, b *loop.Buffer, device string, update 
 		d.after = append(d.after, &loop.Copy{To: there, From: own})
 		return out, own
 	}
-	if !whole && have.any() && !have.in(device) {
+	if !full && have.any() && !have.in(device) {
 		out = d.bring(out, root, device)
 	}
 	d.valid[root] = only(device)
@@ -340,7 +344,7 @@ func (d *division) copy(out []loop.Step, s *loop.Copy) []loop.Step {
 	device, dense := "", rowMajor(s.From) && rowMajor(s.To)
 	if d.home[s.To.Root()] != "" && !d.hostCopies(s) && (d.valid[s.From.Root()].device ||
 		live.Covered(s.To) != s.To.Root()) {
-		device = d.device // a part is written where the whole is
+		device = d.device // a view is written in its root's memory
 	}
 	out, c.From = d.read(out, s.From, device)
 	out, c.To = d.write(out, s.To, device, false)
@@ -359,6 +363,7 @@ func (d *division) hostCopies(s *loop.Copy) bool {
 // rowMajor reports whether a buffer is contiguous in memory.
 func rowMajor(b *loop.Buffer) bool { return b.View == nil || b.View.Strides == nil }
 
+// sameShape reports whether two buffers are proved to have the same shape.
 func (d *division) sameShape(a, b *loop.Buffer) bool {
 	return slices.EqualFunc(a.Shape, b.Shape, func(x, y sym.Expr) bool { return d.module.Dims.EQ(x, y) == sym.Yes })
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// pretend is a machine with memory of its own that some kernels are refused for: which, a seed decides.
+// pretend returns a machine with memory of its own that refuses some kernels, which depend on the seed.
 func pretend(t *testing.T, seed int) target.Machine {
 	const name = "pretend"
 	generators[name] = generators[target.PortableName]
@@ -23,7 +23,7 @@ func pretend(t *testing.T, seed int) target.Machine {
 		h := fnv.New32()
 		fmt.Fprint(h, k.Name, seed)
 		if h.Sum32()%3 == 0 && seed > 0 {
-			return diag.Unsupportedf("what begins with %q", k.Name[:1])
+			return diag.Unsupportedf("a kernel whose name begins with %q", k.Name[:1])
 		}
 		return nil
 	}
@@ -36,9 +36,9 @@ func pretend(t *testing.T, seed int) target.Machine {
 	return m
 }
 
-// TestDivided compiles texts for a device with memory of its own that refuses kernels here and there, and runs the
-// programs in program's interpreter: it finds what a side reads that the other has written and not copied, memory that
-// two sides use at once, and copies that nobody waited for.
+// TestDivided compiles texts for a device with memory of its own that refuses some kernels, and runs the programs in
+// program's interpreter. The interpreter finds reads of contents that the other side wrote and no copy brought, memory
+// that two sides use at once, and copies that no step waits for.
 func TestDivided(t *testing.T) {
 	row := func(x ...float32) *tensor.Tensor { return tensor.Must(tensor.FromSlice(x, int64(len(x)))) }
 	yes := tensor.Must(tensor.New(dtype.Bool))

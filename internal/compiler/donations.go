@@ -29,11 +29,11 @@ func (c *Compiled) updateLast() error {
 	if slices.Equal(own, body) {
 		return nil
 	}
-	before, err := c.arenaApart(own)
+	before, err := c.arenaWithStates(own)
 	if err != nil {
 		return err
 	}
-	after, err := c.arenaApart(body)
+	after, err := c.arenaWithStates(body)
 	c.Loop.Body = body
 	for i := range after {
 		if after[i] > before[i] {
@@ -43,9 +43,9 @@ func (c *Compiled) updateLast() error {
 	return err
 }
 
-// arenaApart is arenaOf, with the arena memory that states need.
-func (c *Compiled) arenaApart(body []loop.Step) ([]int64, error) {
-	with, undo := c.computeApart(body)
+// arenaWithStates is arenaOf, with the arena memory that states need.
+func (c *Compiled) arenaWithStates(body []loop.Step) ([]int64, error) {
+	with, undo := c.copyStates(body)
 	defer undo()
 	return c.arenaOf(with)
 }
@@ -74,8 +74,8 @@ func lastMention(body []loop.Step, b *loop.Buffer) int {
 // movable reports whether step from may run after step to instead: no step in between writes its operands or mentions
 // its results.
 func movable(body []loop.Step, from, to int) bool {
-	reads, writes, plain := live.Operands(body[from])
-	if !plain {
+	reads, writes, simple := live.Operands(body[from])
+	if !simple {
 		return false
 	}
 	in := func(list []*loop.Buffer, b *loop.Buffer) bool {

@@ -7,7 +7,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// exhaust asks for proofs that fail until none is tried any more.
+// exhaust asks for proofs that fail, until the budget of proofs is used up.
 func exhaust(t *testing.T, dims *sym.Dims) {
 	t.Helper()
 	a, b := sym.Dim("n"), sym.Dim("m")
@@ -24,8 +24,8 @@ func exhaust(t *testing.T, dims *sym.Dims) {
 	}
 }
 
-// TestExhausted: a program that is rewritten or scheduled after proofs used up what they may cost says so, and no other
-// does. None is refused.
+// TestExhausted shows that Exhausted is set exactly if proofs used up their budget before a program was rewritten or
+// scheduled, and that the program still compiles.
 func TestExhausted(t *testing.T) {
 	const text = "weir 1\nir @m {\ndim n in [0, inf]\ndim m in [0, inf]\nmain @main(%x: f32[n, m]) {\n  %y: f32[n, m] = " +
 		"neg(%x)\n  return %y\n}\n}"

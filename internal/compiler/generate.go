@@ -54,12 +54,12 @@ type Processor struct {
 	Features []string // that code could use, sorted
 	Cache    [3]int64 // bytes of L1 for data, L2, L3
 	CPU      string   // the level that programs are compiled for
-	Why      string   // not for a higher one
+	Why      string   // the reason why it is not a higher level
 }
 
 // Here describes this machine. It tests whether the system allows machine code.
 func Here() Processor {
-	m, _ := Machine("", 1, false) // fails for a level named only
+	m, _ := Machine("", 1, false) // fails only for a named level
 	p := Processor{Name: target.Description(), Features: target.Features(), Cache: target.HostCache(), CPU: m.CPU}
 	if m.Name == target.AMD64Name {
 		p.Why = "the highest level that this processor has"
@@ -104,9 +104,9 @@ func (c *Compiled) generate(o Options) (err error) {
 			c.report(o)
 			return err
 		}
-		c.Notes = append(c.Notes, "portable code, for machine code was refused: "+err.Error())
+		c.Notes = append(c.Notes, "portable code, since machine code was refused: "+err.Error())
 	} else if len(missing) > 0 {
-		c.Notes = append(c.Notes, "portable code here, where "+strings.Join(missing, ", ")+" is missing")
+		c.Notes = append(c.Notes, "portable code here, since "+strings.Join(missing, ", ")+" is missing")
 	}
 	c.Code, err = portable.Compile(&m, Portable(c.Machine.Threads))
 	return err
@@ -123,7 +123,7 @@ func (c *Compiled) assembly() string {
 	return amd64.Text(&m, c.Code.Machine)
 }
 
-// credited returns the scheduled module with a credit of proofs of its own for its code, as the kernels' proofs have.
+// credited returns the scheduled module with a proof budget of its own for code generation.
 func (c *Compiled) credited() loop.Module {
 	m := *c.Loop
 	m.Dims = c.Loop.Dims.Fresh()
@@ -135,42 +135,42 @@ func (c *Compiled) credited() loop.Module {
 func (c *Compiled) generateDivided(m *loop.Module, o Options) error {
 	device := map[*loop.Kernel]bool{}
 	live.Each(m.Body, func(l *loop.Launch) { device[l.Kernel] = l.Device != "" })
-	parts := [2]loop.Module{*m, *m}
-	for i := range parts {
-		parts[i].Kernels = nil
+	sides := [2]loop.Module{*m, *m}
+	for i := range sides {
+		sides[i].Kernels = nil
 	}
-	var at []int // of each kernel: the part that it is in
+	var at []int // by kernel: the index of its side
 	for _, k := range m.Kernels {
-		part := 0
+		side := 0
 		if device[k] {
-			part = 1
+			side = 1
 		}
-		parts[part].Kernels = append(parts[part].Kernels, k)
-		at = append(at, part)
+		sides[side].Kernels = append(sides[side].Kernels, k)
+		at = append(at, side)
 	}
 	machines := [2]target.Machine{c.hostMachine(&o), c.Machine}
-	whole := &target.Code{Machine: c.Machine}
+	all := &target.Code{Machine: c.Machine}
 	var made [2]*target.Code
 	for i, machine := range machines {
 		var err error
-		if made[i], err = generators[machine.Name](&parts[i], machine); err != nil {
-			if whole.Release != nil {
-				whole.Release()
+		if made[i], err = generators[machine.Name](&sides[i], machine); err != nil {
+			if all.Release != nil {
+				all.Release()
 			}
 			return err
 		}
 		code := made[i]
-		whole.Bytes += code.Bytes
-		whole.Left, whole.Slower = append(whole.Left, code.Left...), append(whole.Slower, code.Slower...)
+		all.Bytes += code.Bytes
+		all.Left, all.Slower = append(all.Left, code.Left...), append(all.Slower, code.Slower...)
 		if i == 0 {
-			whole.Release, whole.Held = code.Release, code.Held
+			all.Release, all.Held = code.Release, code.Held
 		}
 	}
-	for _, part := range at {
-		whole.Kernels = append(whole.Kernels, made[part].Kernels[0])
-		made[part].Kernels = made[part].Kernels[1:]
+	for _, side := range at {
+		all.Kernels = append(all.Kernels, made[side].Kernels[0])
+		made[side].Kernels = made[side].Kernels[1:]
 	}
-	c.Code = whole
+	c.Code = all
 	return nil
 }
 
@@ -199,7 +199,7 @@ func (c *Compiled) report(o Options) {
 	}
 }
 
-// trusted returns an artefact's machine reduced to what may be believed of it; an error if code for it cannot be
+// trusted returns an artefact's machine without the facts that cannot be trusted; an error if code for it cannot be
 // generated or run here.
 func trusted(m target.Machine, o Options) (target.Machine, error) {
 	if m.Name == target.PortableName || m.Name == reference.Machine().Name {

@@ -13,8 +13,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// TestInterpreted compiles the hand-written texts of ir and runs the programs in program's interpreter, which watches
-// every byte that kernels read and write: the results are those of ir's own interpreter, with the kernels as they were
+// TestInterpreted compiles hand-written texts of ir and runs the programs in program's interpreter, which checks every
+// byte that kernels read and write: the results equal the results of ir's interpreter, with the kernels as they were
 // lowered and as they were scheduled.
 func TestInterpreted(t *testing.T) {
 	row := func(x ...float32) *tensor.Tensor { return tensor.Must(tensor.FromSlice(x, int64(len(x)))) }
@@ -71,7 +71,7 @@ func TestInterpreted(t *testing.T) {
 	}
 }
 
-// interpreter runs a compiled program's kernels as loop's interpreter does.
+// interpreter returns an interpreter of program that runs a compiled program's kernels in loop's interpreter.
 func interpreter(c *Compiled) *program.Interpreter {
 	kernels, results := map[string]*loop.Kernel{}, map[string][]dtype.DType{}
 	for _, k := range c.Loop.Kernels {

@@ -30,7 +30,7 @@ func (c *Compiled) layout(a *assembly, solve solver) error {
 	c.Arena = arena
 	var host []memplan.Let
 	if c.device != "" {
-		host = arena.Layouts[0].Lets // it has one layout, and the device's, which is the larger, may have several
+		host = arena.Layouts[0].Lets // the host's arena has one layout; the larger one of the device may have several
 		if arena, err = c.plan(a, space{name: "arena." + c.device, device: c.device}, solve); err != nil {
 			return err
 		}
@@ -91,7 +91,7 @@ func (c *Compiled) planOutputs(a *assembly) error {
 	if err != nil {
 		return err
 	}
-	if len(roots) > 0 { // refuses what cannot be added up, as the arena's plan does
+	if len(roots) > 0 { // refuses sizes whose sum overflows, as the arena's plan does
 		if _, err := memplan.Naive(p); err != nil {
 			return err
 		}
@@ -139,7 +139,7 @@ func (c *Compiled) problemOf(a *assembly, kind loop.BufferKind, device string) (
 		}
 		life := a.time.Alive[b]
 		if kind == loop.Output {
-			life = &live.Interval{First: 0, Last: p.Steps - 1} // the caller's from the beginning to the end
+			life = &live.Interval{First: 0, Last: p.Steps - 1} // the caller has it from the beginning to the end
 			a.time.Alive[b] = life
 		}
 		if life == nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Legal returns the range of an integer input's elements that all kernels' checks of them admit, not below 0, for the
-// given dimensions; ok is false if no kernel checks them.
+// Legal returns the range of an integer input's elements that the checks of all kernels allow, from 0 on, for the given
+// dimensions; ok is false if no kernel checks the elements.
 func (c *Compiled) Legal(input string, value func(name sym.Name) (int64, bool)) (lo, hi int64, ok bool) {
 	hi = math.MaxInt64
 	live.Each(c.Loop.Body, func(l *loop.Launch) {

@@ -14,8 +14,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// TestSharedMemory compiles what compilers fail on that fuse before they know whether the result fits: each of these
-// holds a whole intermediate tensor, or the row of a reduction, in a block's shared memory of 64 KiB there. Here every
+// TestSharedMemory compiles models on which compilers fail if they fuse before they know whether the result fits: they
+// would keep an entire intermediate tensor, or the row of a reduction, in a block's shared memory of 64 KiB. Every
 // kernel keeps within the limit, and the results are right.
 func TestSharedMemory(t *testing.T) {
 	const limit = 64 << 10
@@ -47,7 +47,7 @@ func TestSharedMemory(t *testing.T) {
 			w := ops.Dequantize(b, input(dtype.I8, 2048, 256), scalar(b, 0.02), nil, dtype.F32, ops.Quantization{})
 			return ops.MatMul(b, input(dtype.F32, 2, 2048), w, false, false)
 		}},
-		{"a product with a transposed operand, and what is computed of it",
+		{"a product with a transposed operand, and a softmax of it",
 			func(b *ir.Builder, input func(dt dtype.DType, shape ...int64) *ir.Value) *ir.Value {
 				return ops.Softmax(b, ops.MatMul(b, input(dtype.F32, 33, 4096), input(dtype.F32, 65, 4096), false, true), 1)
 			}},
@@ -100,6 +100,7 @@ func TestSharedMemory(t *testing.T) {
 	}
 }
 
+// scalar returns a constant of one f32 element.
 func scalar(b *ir.Builder, x float32) *ir.Value {
 	return b.Constant("", tensor.Must(tensor.FromSlice([]float32{x})))
 }

@@ -13,8 +13,9 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// TestLines: a convolution along one axis whose length has a name, with what follows it, is work for several threads,
-// and no worker holds a whole line. Results are those of the definition, for lengths about a block's as well.
+// TestLines compiles convolutions along one axis of a named extent, fused with a function. The work is divided among
+// several threads, and no worker holds an entire line. The results equal the definition's, also for lengths near a
+// block's.
 func TestLines(t *testing.T) {
 	machine, err := Machine("avx2", 2, true)
 	if err != nil {
@@ -34,7 +35,7 @@ func TestLines(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := rand.New(rand.NewSource(3))
-			span := (c.kernel-1)*c.dilated + 1
+			reach := (c.kernel-1)*c.dilated + 1
 			list := ""
 			for range c.filters * (64 / c.groups) * c.kernel {
 				list += fmt.Sprintf(", %g", float32(r.NormFloat64()))
@@ -50,8 +51,8 @@ main @main(%%x: f32[1, 64, n]) {
   %%y: f32[1, %d, (n + %d)//%d + 1] = tanh(%%c)
   return %%y
 }
-}`, span, c.filters, 64/c.groups, c.kernel, list[2:], c.filters, c.pad+c.end-span, c.stride, c.pad, c.dilated, c.end,
-				c.groups, c.kernel, c.stride, c.filters, c.pad+c.end-span, c.stride)
+}`, reach, c.filters, 64/c.groups, c.kernel, list[2:], c.filters, c.pad+c.end-reach, c.stride, c.pad, c.dilated, c.end,
+				c.groups, c.kernel, c.stride, c.filters, c.pad+c.end-reach, c.stride)
 			read := func() *ir.Module {
 				m, err := ir.Parse(text, ir.ParseOptions{})
 				if err != nil {
@@ -78,7 +79,7 @@ main @main(%%x: f32[1, 64, n]) {
 			if held, err := compiled.Scratch.Eval(long); err != nil || held > 2*32*3050*4 {
 				t.Errorf("a worker needs %d bytes: %v", held, err)
 			}
-			for _, n := range []int64{span, 169} {
+			for _, n := range []int64{reach, 169} {
 				x := tensor.Must(tensor.New(dtype.F32, 1, 64, n))
 				for i := range x.Len() {
 					x.SetFloat(i, r.NormFloat64())
@@ -101,7 +102,7 @@ main @main(%%x: f32[1, 64, n]) {
 	}
 }
 
-// tilesOf is the least number of parallel tiles that one of a kernel's nests has.
+// tilesOf returns the number of parallel tiles of the nest of a kernel that has the fewest.
 func tilesOf(t *testing.T, k *loop.Kernel, dims func(sym.Name) (int64, bool)) int64 {
 	least := int64(1 << 40)
 	for _, stmt := range k.Body {

@@ -17,8 +17,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// image builds a model of convolutions, some of which are scaled, and a product, on weights at odd addresses in a
-// mapped file, and returns how many bytes of weights it has.
+// image builds a model of convolutions, one of which is scaled, and products. Its weights lie at odd addresses in a
+// mapped file; their bytes are returned.
 func image(t *testing.T) (m *ir.Module, weights int64) {
 	const bytes = 96 << 20
 	path := filepath.Join(t.TempDir(), "weights")
@@ -71,7 +71,7 @@ func image(t *testing.T) (m *ir.Module, weights int64) {
 	x = convolution(x, 1024, 512, 1, 0)
 	x = convolution(x, 512, 16, 3, 1)
 	x = ops.MatMul(b, ops.Reshape(b, x, sym.Const(1), sym.Const(16*24*24)), weight(16*24*24, 800), false, false)
-	gates := weight(800, 4, 512) // which another order is wanted of
+	gates := weight(800, 4, 512) // the product reads it in another order
 	half := func(begin int64) *ir.Value {
 		return ops.Slice(b, gates, ir.Constants([]int64{0, begin, 0}), ir.Constants([]int64{800, 2, 512}), []int64{1, 1, 1})
 	}
@@ -83,8 +83,8 @@ func image(t *testing.T) (m *ir.Module, weights int64) {
 	return m, weights
 }
 
-// TestMemoryOfCompiling: a weight is held once. What a model of 64 MB of weights takes while it is compiled is its
-// weights as they are laid out, and little besides.
+// TestMemoryOfCompiling shows that a weight is held once: compiling a model of 64 MB of weights takes little more
+// memory than the laid out weights.
 func TestMemoryOfCompiling(t *testing.T) {
 	if !mem.OutsideHeap() {
 		t.Skip("there is no memory outside Go's heap to put weights into")
@@ -114,11 +114,11 @@ func TestMemoryOfCompiling(t *testing.T) {
 		}
 		const aligning = 64 << 10 // of all weights together
 		if mapped > total+aligning {
-			t.Errorf("reference %v: compiling took %d bytes of weights, which are %d", reference, mapped, total)
+			t.Errorf("reference %v: compiling mapped %d bytes for weights of %d", reference, mapped, total)
 		}
-		const garbage = 48 << 20 // in all, of what lives at any time there is less
+		const garbage = 48 << 20 // allocated in total; less is live at any time
 		if allocated := after.TotalAlloc - before.TotalAlloc; allocated > garbage {
-			t.Errorf("reference %v: compiling allocated %d bytes on Go's heap, where %d are allowed", reference, allocated,
+			t.Errorf("reference %v: compiling allocated %d bytes on Go's heap, and %d are allowed", reference, allocated,
 				garbage)
 		}
 		const beside = 40 << 20 // Go's heap, and the file's pages that are read at a time
@@ -136,8 +136,8 @@ func TestMemoryOfCompiling(t *testing.T) {
 	}
 }
 
-// TestMemoryWithinBudget: a budget holds while compiling too. Weights that do not fit it are laid out in a file, so
-// that what the process has of anonymous memory stays near the budget at every stage.
+// TestMemoryWithinBudget shows that a budget holds while compiling too. Weights that do not fit in it are laid out in a
+// file, so that the process's anonymous memory stays near the budget at every stage.
 func TestMemoryWithinBudget(t *testing.T) {
 	if !mem.OutsideHeap() {
 		t.Skip("there is no memory outside Go's heap to put weights into")
@@ -162,7 +162,7 @@ func TestMemoryWithinBudget(t *testing.T) {
 		t.Fatal(err)
 	}
 	peak := mem.Usage()
-	outside := int64(0) // at most: the kinds' peaks need not fall together
+	outside := int64(0) // an upper bound, since the kinds' peaks may be at different times
 	for kind := range mem.Kind(mem.Kinds) {
 		if kind != mem.File {
 			outside += peak.MappedPeak[kind] - held.MappedCurrent[kind]

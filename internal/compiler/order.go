@@ -110,9 +110,9 @@ func fewerAlive(m *loop.Module, moves int64) []loop.Step {
 		if v, ok := values[root]; ok {
 			return v, true
 		}
-		size := sym.Const(0) // the caller's results have storage of their own from the beginning
+		size := sym.Const(0) // outputs have storage of their own from the beginning
 		if root.Kind == loop.Temp {
-			// What gets its memory when data have decided its size takes no part in the arena.
+			// A buffer whose size has no bound is not in the arena.
 			if limit, err := live.AtLimits(m, root); err == nil {
 				size = limit
 			}
@@ -125,8 +125,8 @@ func fewerAlive(m *loop.Module, moves int64) []loop.Step {
 	readers := map[int][]int{}
 	for i, step := range m.Body {
 		n := memplan.Node{}
-		reads, writes, plain := live.Operands(step)
-		n.Fixed = !plain
+		reads, writes, simple := live.Operands(step)
+		n.Fixed = !simple
 		for _, b := range reads {
 			if v, ok := value(b); ok {
 				n.Uses = append(n.Uses, v)
@@ -142,7 +142,7 @@ func fewerAlive(m *loop.Module, moves int64) []loop.Step {
 				continue
 			}
 			switch before, again := made[v]; {
-			case again && before == i: // into another part of it
+			case again && before == i: // the step writes other elements of it
 			case again:
 				n.Uses = append(n.Uses, v)
 				n.After = append(append(n.After, before), slices.DeleteFunc(slices.Clone(readers[v]), func(r int) bool {

@@ -7,8 +7,8 @@ import (
 	"github.com/weirml/weir/internal/loop"
 )
 
-// TestOrderAroundUpdates: a step that reads and writes one buffer, or writes two parts of one, takes part in the order
-// of steps like any other.
+// TestOrderAroundUpdates shows that a step which reads and writes one buffer, or writes two views of one buffer, is
+// ordered like any other step.
 func TestOrderAroundUpdates(t *testing.T) {
 	m, err := loop.Parse(`weir 1 loop @m {
 		buffer %x: f32[1024] input
@@ -43,6 +43,6 @@ func TestOrderAroundUpdates(t *testing.T) {
 	got := fewerAlive(m, 0)
 	if want := []loop.Step{given[0], given[2], given[1], given[3], given[4], given[5], given[6]}; !slices.Equal(got,
 		want) && !slices.Equal(got, []loop.Step{given[1], given[3], given[4], given[0], given[2], given[5], given[6]}) {
-		t.Errorf("the steps stand as %v, want each branch by itself", got)
+		t.Errorf("the order is %v; each branch must be contiguous", got)
 	}
 }

@@ -89,13 +89,15 @@ func (c *Compiled) grow(block *mem.Block, to int64) error {
 	return nil
 }
 
-// letGoShare is the share of all bytes to be laid out anew after which the model's files are looked at once more, and
-// letGoLeast the least of them.
+// After each 1/letGoShare of the bytes to be laid out anew, but at least letGoLeast bytes, pages of the model's files
+// are unmapped.
 const (
 	letGoShare = 32
 	letGoLeast = 64 << 10
 )
 
+// letGoAfter returns the number of bytes laid out anew after which pages are unmapped; total is the number of all
+// bytes.
 func letGoAfter(total int64) int64 { return max(total/letGoShare, letGoLeast) }
 
 // letGo counts repacked bytes. After each letGoAfter(total) bytes it unmaps the parts of the model's files that no
@@ -225,8 +227,8 @@ func (c *Compiled) fillOrCopy(block *mem.Block, at int64, b *loop.Buffer, total 
 		rows = max(1, from.Shape()[0])
 	}
 	step, each := rows, size/rows
-	apart := from.Rank() > 0 && from.Major() == 0 && size%rows == 0
-	if apart {
+	separate := from.Rank() > 0 && from.Major() == 0 && size%rows == 0
+	if separate {
 		step = max(1, letGoAfter(total)/max(1, each))
 	}
 	for begin := int64(0); begin < rows; begin += step {
@@ -238,15 +240,15 @@ func (c *Compiled) fillOrCopy(block *mem.Block, at int64, b *loop.Buffer, total 
 		if err := c.grow(block, at+last); err != nil {
 			return err
 		}
-		part := block.Bytes()[at+first : at+last]
+		share := block.Bytes()[at+first : at+last]
 		err := mem.CatchFaults(func() error {
 			if !from.Pending() {
-				mem.Move(part, from.Bytes()[first:last])
+				mem.Move(share, from.Bytes()[first:last])
 				return nil
 			}
 			shape := slices.Clone(from.Shape())
 			shape[0] = end - begin
-			from.Fill(tensor.Must(tensor.Over(b.DType, shape, part)), 0, begin, end)
+			from.Fill(tensor.Must(tensor.Over(b.DType, shape, share)), 0, begin, end)
 			forget(from.Origins())
 			return nil
 		})
@@ -254,7 +256,7 @@ func (c *Compiled) fillOrCopy(block *mem.Block, at int64, b *loop.Buffer, total 
 			return err
 		}
 		var done []byte
-		if apart {
+		if separate {
 			done = from.Done(end)
 		}
 		c.letGo(last-first, total, done, sharing...)

@@ -102,10 +102,10 @@ func (c *Compiled) move(block *mem.Block, list, others []*loop.Buffer,
 }
 
 // moveTo gives weights new memory with the same contents.
-func moveTo(list []*loop.Buffer, places [][]byte) error {
+func moveTo(list []*loop.Buffer, to [][]byte) error {
 	for i, b := range list {
 		var err error
-		if b.Data, err = tensor.Over(b.DType, b.Data.Shape(), places[i]); err != nil {
+		if b.Data, err = tensor.Over(b.DType, b.Data.Shape(), to[i]); err != nil {
 			return err
 		}
 	}
@@ -121,11 +121,11 @@ func contents(list []*loop.Buffer) [][]byte {
 	return out
 }
 
-// inside reports whether part lies in whole.
-func inside(whole, part []byte) bool {
-	if len(part) == 0 || len(whole) == 0 {
+// inside reports whether data lies in block.
+func inside(block, data []byte) bool {
+	if len(data) == 0 || len(block) == 0 {
 		return false
 	}
-	at := uintptr(unsafe.Pointer(unsafe.SliceData(part))) - uintptr(unsafe.Pointer(unsafe.SliceData(whole)))
-	return at < uintptr(len(whole))
+	at := uintptr(unsafe.Pointer(unsafe.SliceData(data))) - uintptr(unsafe.Pointer(unsafe.SliceData(block)))
+	return at < uintptr(len(block))
 }

@@ -11,18 +11,19 @@ import (
 
 // PassRow is one pass over ir.
 type PassRow struct {
-	Name          string // as `weir dump --after` takes it
+	Name          string // the name that weir dump --after takes
 	Run           func(*ir.Module) error
-	Why           string   // it stands where it does
-	After, Before []string // the passes that must come before it, and after it: held when the program begins
-	// nothing can be lowered without it. Such a pass leaves every node where it is, but those that nothing reads
+	Why           string   // the reason for its position in the table
+	After, Before []string // passes that it must come after, and before; checked when the process starts
+	// Needed: no module can be lowered without the pass. Such a pass keeps the order of the nodes that are read.
 	Needed bool
-	When   func(o *Options) bool // nil: always; otherwise it runs only where an option asks for it
+	When   func(o *Options) bool // nil: always; otherwise the pass runs only if an option asks for it
 	// Blocks says how the pass runs for machines that run blocks of threads, whose kernels read values as models lay
 	// them out: passes that lay values out for vector registers are off. ReorderOnly says how it runs under
 	// Options.ReorderOnly.
 	Blocks, ReorderOnly instead
-	// Choosing and ChoosingForBlocks run, instead of Run, a pass that asks choose which algorithm a node uses.
+	// Choosing and ChoosingForBlocks run instead of Run if they are not nil: the pass calls choose for the algorithm of a
+	// node.
 	// bf16Speed is the machine's speed of bf16 products relative to f32.
 	Choosing, ChoosingForBlocks func(m *ir.Module, bf16Speed float64, choose func(node string) int64) error
 }

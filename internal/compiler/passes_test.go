@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestOrder: passes stand where they must, and a row that does not is found.
+// TestOrder shows that the table of passes is in order, and that checkOrder finds rows that are not.
 func TestOrder(t *testing.T) {
 	refused := func(rows []PassRow) (why string) {
 		defer func() { why, _ = recover().(string) }()

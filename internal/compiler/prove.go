@@ -12,10 +12,10 @@ import (
 // kernels it has seen. Errors are *loop.VerifyError, or of kind ErrInput.
 func (c *Compiled) prove() error {
 	m := *c.Loop
-	m.Dims = c.Loop.Dims.Fresh() // the proofs of code have a credit of their own, whatever it took to come here
+	m.Dims = c.Loop.Dims.Fresh() // these proofs have a budget of their own
 	m.Dims.Grant(proofsOfKernel * (1 + len(m.Kernels)))
 	if err := narrowEnough(&m); err != nil {
-		return err // before proofs, which have no bounds of what is too large to write down
+		return err // before the proofs, which cannot bound such integers
 	}
 	guarded, err := loop.Prove(&m)
 	if err != nil {
@@ -28,7 +28,7 @@ func (c *Compiled) prove() error {
 		c.Guards += guarded[i]
 	}
 	if c.Guards == 0 {
-		return nil // the kernels are what they were
+		return nil // the kernels are unchanged
 	}
 	return narrowEnough(&m)
 }

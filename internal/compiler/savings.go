@@ -67,7 +67,7 @@ func (k *compilation) keepWritten() (err error) {
 		return budget.Over(least, "%d bytes are allowed, and whatever is computed again, spilled or paged, it takes %d: "+
 			"the storages that its text lays out stay as they are, and such a text is not computed in pieces", given, least)
 	}
-	if err := c.checkPlaces(); err != nil {
+	if err := c.checkCarves(); err != nil {
 		return err
 	}
 	return c.pageOut()

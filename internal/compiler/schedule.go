@@ -23,7 +23,7 @@ func (k *compilation) schedule() (err error) {
 		ways = schedules[len(schedules)-1:]
 	}
 	for _, how := range ways {
-		var refusal error // of memory to pack in, or of a file to read: no fault of scheduling
+		var refusal error // packing got no memory, or could not read a file: not a fault of scheduling
 		pack := func(list []*schedule.Pack) error { refusal = c.pack(list); return refusal }
 		how.Check, how.Pack, how.Choice, how.Arena = m.Check, pack, c.chosen(&o), c.predicted
 		how.Without = slices.Concat(how.Without, Without)
@@ -67,8 +67,8 @@ func (k *compilation) schedule() (err error) {
 
 // verdict is a device generator's answer for a kernel with this text. Refused kernels are scheduled for the host.
 type verdict struct {
-	of      string
-	refused error // why the device cannot run it; nil: it can
+	of      string // the kernel's text
+	refused error  // why the device cannot run the kernel; nil: it can
 }
 
 // scheduled schedules a module in place and verifies it. After an error or panic the module's state is undefined.

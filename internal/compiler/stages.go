@@ -20,10 +20,10 @@ type compilation struct {
 	c     *Compiled
 	m     *ir.Module
 	o     Options
-	stage string // under way
-	step  int    // the number of the stage under way, from 1
-	steps int    // of all stages
-	quiet bool   // nobody is told of stages
+	stage string // the current stage
+	step  int    // the number of the current stage, from 1
+	steps int    // the number of all stages
+	quiet bool   // stages are not reported
 }
 
 // begin returns the compilation of c's module.
@@ -44,7 +44,7 @@ func (k *compilation) end(err *error) {
 	if r := recover(); r != nil {
 		*err = diag.Recovered(r, "compiling, in "+k.stage)
 		if refusal := k.m.Ask(); refusal != nil {
-			*err = refusal // who may not go on has not proved what the next stage relies on
+			*err = refusal // a stage that was stopped may have left the module invalid for the next one
 		}
 	}
 	if k.m.Check = nil; k.c.IR != nil {
@@ -85,7 +85,7 @@ func (k *compilation) verify() error {
 	k.begins("verify", 1)
 	checks := []func(*ir.Module) error{pass.Possible, possible, ir.Verify, ir.CheckMemory, possible, countable}
 	if k.c.effort != fullEffort {
-		checks = []func(*ir.Module) error{ir.Verify} // the rest was seen to the first time
+		checks = []func(*ir.Module) error{ir.Verify} // the first attempt has made the other checks
 	}
 	for _, check := range checks {
 		if err := check(k.m); err != nil {
@@ -109,7 +109,7 @@ func (k *compilation) rewrite() error {
 		c.Exhausted = k.m.Dims.Exhausted()
 		return nil
 	}
-	last := m.Digest() // of what was verified
+	last := m.Digest() // of the last verified module
 	for i, p := range Passes {
 		if c.effort != fullEffort && !p.Needed || slices.Contains(Without, p.Name) {
 			continue
@@ -141,10 +141,10 @@ type stage struct {
 	name string
 	when func(k *compilation) bool // nil: always
 	run  func(k *compilation) error
-	text func(k *compilation) string // afterwards, for Options.After; nil: it is no stage that anybody is told of
+	text func(k *compilation) string // the text for Options.After; nil: Options.After is not called
 }
 
-// stages lead from ir to scheduled loops, with their steps in order, and their code.
+// stages make scheduled loops from ir, order their steps, and generate their code.
 var stages = []stage{
 	{name: "lower", run: (*compilation).lower, text: (*compilation).loops},
 	{name: "schedule", when: (*compilation).schedules, run: (*compilation).improve, text: (*compilation).loops},
@@ -152,7 +152,7 @@ var stages = []stage{
 	{name: "order", run: (*compilation).order, text: (*compilation).loops},
 	{name: "divide", when: (*compilation).divides, run: (*compilation).divide, text: (*compilation).loops},
 	{name: "copies", run: func(k *compilation) error {
-		return k.c.checkPlaces()
+		return k.c.checkCarves()
 	}, text: func(k *compilation) string { return schedule.Copies(k.c.Loop, k.c.kept) }},
 	{name: "guards", run: (*compilation).guard, text: (*compilation).loops},
 	{name: "code", run: func(k *compilation) error { return k.c.generate(k.o) }},
@@ -242,7 +242,7 @@ func (k *compilation) order() error {
 			return err
 		}
 	}
-	c.Loop.Body, _ = c.computeApart(c.Loop.Body)
+	c.Loop.Body, _ = c.copyStates(c.Loop.Body)
 	return nil
 }
 
@@ -279,7 +279,7 @@ func (k *compilation) plan() (err error) {
 		}
 		c.open = len(ofSteps(open)) > 0
 	}
-	m.Dims.Renew(0) // as much as an artefact of the model is given to be planned
+	m.Dims.Renew(0) // the budget of proofs that an artefact of the model gets, too
 	m.Dims.Grant(proofsOfKernel * (1 + len(c.Loop.Kernels)))
 	c.time = live.Ranges(c.Loop)
 	if err := live.KeepsStates(c.Loop, c.time); err != nil {

@@ -12,9 +12,9 @@ import (
 // element before it writes it. If the order of the steps does not allow that, the new value is computed in the arena,
 // and the last steps copy it.
 
-// computeApart makes the new values of states that cannot be written in place temporary buffers, and appends steps that
+// copyStates makes the new values of states that cannot be written in place temporary buffers, and appends steps that
 // copy them to the states. It returns the steps; undo restores the buffers.
-func (c *Compiled) computeApart(body []loop.Step) (with []loop.Step, undo func()) {
+func (c *Compiled) copyStates(body []loop.Step) (with []loop.Step, undo func()) {
 	m := c.Loop
 	buffers, outside := m.Buffers, m.Body
 	var moved []*loop.Buffer

@@ -11,7 +11,7 @@ import (
 	"github.com/weirml/weir/internal/program"
 )
 
-// TestKeepsStates: what an artefact's loops say of states is not believed.
+// TestKeepsStates shows that loops whose order of steps does not allow a state to be replaced in place are refused.
 func TestKeepsStates(t *testing.T) {
 	for _, c := range []struct{ body, refused string }{
 		{"copy %y = %w copy %u = %x", ""},

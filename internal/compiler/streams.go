@@ -5,8 +5,9 @@ import (
 	"github.com/weirml/weir/internal/program"
 )
 
-// What a device does, it does in a stream of its own, beside the host, which goes on at once. The host waits where it
-// may touch what a copy between the two memories reads or writes: before its next own step, and at the end of a body.
+// A device runs its steps in a stream of its own, concurrently with the host. After a copy between the two memories,
+// the host waits before its next own step and at the end of a body, since it may touch memory that the copy reads or
+// writes.
 
 // stream returns the number of a device's stream, which it adds if it is new; 0 is the host's own order.
 func (a *assembly) stream(device string) int {

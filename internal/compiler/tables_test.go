@@ -14,9 +14,9 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// TestTables checks that a program within the smallest budget gives the same bits as without a budget, for tables of
-// any shape and layout, gathered and multiplied in any way. Package program's interpreter runs it, and refuses reads of
-// bytes that were not written.
+// TestTables shows that a program within the smallest budget gives the same bits as without a budget, for tables of
+// random shape and layout that are gathered and multiplied in random ways. Package program's interpreter runs it, and
+// refuses reads of bytes that were not written.
 func TestTables(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 5))
 	machines := []Options{{Machine: Portable(2)}}
@@ -63,7 +63,7 @@ func TestTables(t *testing.T) {
 		}
 	}
 	if rows < 5 || pieces < 5 {
-		t.Errorf("%d tables by rows, %d in pieces: the nets show little", rows, pieces)
+		t.Errorf("only %d tables are paged by rows and %d are computed in pieces", rows, pieces)
 	}
 }
 

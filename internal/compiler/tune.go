@@ -14,7 +14,7 @@ import (
 // Choice overrides the schedule's table for a kernel; a zero field does not override.
 type Choice struct {
 	schedule.Choice
-	Tile int64 // outputs that a convolution of 3 × 3 computes at once each way, by Winograd's algorithms; 1: directly
+	Tile int64 // the side of a tile of outputs of a 3 × 3 convolution, by Winograd's algorithms; 1: direct
 }
 
 // over returns c, with other's values for fields that c leaves zero.
@@ -129,7 +129,7 @@ func (c *Compiled) Nodes(kernel int) string { return c.Loop.Kernels[kernel].Sour
 // machine's speed varies. Times are per run, by the nodes that a kernel computes.
 type Trial struct {
 	Times, Usual map[string]time.Duration
-	Changed      map[string]bool // whose loops the choices changed
+	Changed      map[string]bool // the nodes whose kernels' loops the choices changed
 }
 
 // Ratio returns a kernel's time divided by the usual one; 1 if the choices did not change its loops, or a time is

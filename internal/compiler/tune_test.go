@@ -9,14 +9,15 @@ import (
 	"github.com/weirml/weir/internal/schedule"
 )
 
+// vectors returns the choice of panels of n vectors.
 func vectors(n int64) Choice { return Choice{Choice: schedule.Choice{Vectors: n}} }
 
-// TestTune: each kernel that a candidate changes gets the candidate with its shortest time, what fails is passed over,
-// gains of noise are none, and what was chosen stays while the next list is tried.
+// TestTune shows that each kernel that a candidate changes gets its fastest candidate, that candidates which fail are
+// skipped, that gains within noise do not count, and that a choice stays while the next list is tried.
 func TestTune(t *testing.T) {
 	candidates := [][]Choice{{{Tile: 2}, {Tile: 4}}, {vectors(1), vectors(3), vectors(4)},
 		{{Choice: schedule.Choice{Rows: -1}}}}
-	// What a choice costs a kernel, in place of measuring it; what is not there costs 100.
+	// The time of a kernel with a choice, instead of a measurement; it is 100 for other choices.
 	costs := map[string]map[Choice]time.Duration{
 		"conv, relu": {{Tile: 2}: 80, {Tile: 4}: 50, vectors(3).over(Choice{Tile: 4}): 40,
 			vectors(4).over(Choice{Tile: 4}): 45, vectors(1): 1},
@@ -60,8 +61,8 @@ func TestTune(t *testing.T) {
 	}
 }
 
-// TestChoices: a convolution has the tile of the kernel that computes it, and no node is taken for one whose name it
-// begins.
+// TestChoices shows that a convolution has the tile of the kernel that computes it, and that a node is not confused
+// with a node whose name begins with its name.
 func TestChoices(t *testing.T) {
 	c := Choices{Kernels: map[string]Choice{"conv, relu": {Tile: 4}, "conv_1": {Tile: 1}, "product": vectors(3)}}
 	for node, want := range map[string]int64{"conv": 4, "relu": 4, "conv_1": 1, "conv_": 0, "product": 0, "": 0} {

@@ -8,7 +8,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// countable returns an error if a tensor, all of whose dimensions are constant, has a size in bytes past 64 bits.
+// countable returns an error if a tensor whose dimensions each have one value has a size in bytes that does not fit in
+// 64 bits.
 func countable(m *ir.Module) error {
 	value := func(name sym.Name) (int64, bool) {
 		r, ok := m.Dims.Get(name)

@@ -8,8 +8,8 @@ import (
 )
 
 // Activations recognises functions of one element that a model spells out: Sigmoid, SiLU and its relatives, GELU by the
-// error function and by tanh, Mish, Softplus, the hard functions, ReLU. The function does not overflow, even if its
-// spelling does, in exp.
+// error function and by tanh, Mish, Softplus, the hard functions, ReLU. The recognised function does not overflow, even
+// if an exp of its spelling does.
 func Activations(m *ir.Module) error { return apply(m, activations) }
 
 var activations = []rule{

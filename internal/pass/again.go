@@ -8,23 +8,23 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Numbers that decide what is computed again.
+// Limits that decide which values are computed again.
 const (
-	againFar     = 24        // nodes between two readers of a value, at least
-	againFull    = 0.5       // ratio to the peak of the bytes alive between them, at least
-	againPart    = 1.0 / 256 // ratio to the peak of a value's bytes, at least
-	againBytes   = 1 << 14   // bytes of a value, at least
-	againSmall   = 1.0 / 16  // ratio to a value's bytes up to which an operand may be kept alive for it
-	againReaders = 8         // readers that compute a value again, at most
-	againNodes   = 16        // nodes that compute it, at most
-	againSamples = 64        // the size of dimensions without bounds
-	againDearest = 40        // functions of an element, at most; one that takes many instructions counts as againDear
+	againFar     = 24        // the least number of nodes between two readers of a value
+	againFull    = 0.5       // the least ratio to the peak of the bytes alive between the two readers
+	againPart    = 1.0 / 256 // the least ratio to the peak of a value's bytes
+	againBytes   = 1 << 14   // the least bytes of a value
+	againSmall   = 1.0 / 16  // an operand of at most this share of a value's bytes may be kept alive for the value
+	againReaders = 8         // the most readers that compute a value again
+	againNodes   = 16        // the most nodes that compute a value again
+	againSamples = 64        // the assumed extent of dimensions without bounds
+	againDearest = 40        // the most functions of an element; a function of many instructions counts as againDear
 	againDear    = 10
 )
 
-// Again computes values again for readers that come much later, if the memory is full in between and the operands are
-// alive there anyway: functions of single elements, such as an activation whose operand the backward pass reads too.
-// They are then computed inside the kernels that read them.
+// Again computes functions of single elements again for readers that come much later, if the memory is full in between
+// and the operands are alive there anyway: an activation, for example, whose operand the backward pass reads too. The
+// readers' kernels then compute the values.
 func Again(m *ir.Module) (err error) {
 	defer ir.Catch(&err)
 	a := newAgain(m)

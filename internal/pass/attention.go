@@ -13,7 +13,7 @@ import (
 // Attention recognises scaled dot product attention that is spelled out as products around a softmax: with its scale on
 // the scores, on the queries, or shared between queries and keys; with up to masksMost masks, added or as the condition
 // of a choice, if they can be joined to one; with causal masks, which become a setting; with a cap on the scores; with
-// heads of keys that several heads of queries share, whether the keys are repeated or the queries' heads are joined.
+// heads of keys that several heads of queries share, if the keys are repeated or the queries' heads are joined.
 func Attention(m *ir.Module) error { return apply(m, slices.Concat(attentions, transposes)) }
 
 var attentions = []rule{
@@ -184,7 +184,7 @@ func (s *scores) build(query, key, value *ir.Value, out []sym.Expr) *ir.Value {
 	}
 	if size, ok := query.Type.Shape[len(query.Type.Shape)-1].Const(); ok &&
 		near(query.Type.DType, s.scale, 1/math.Sqrt(float64(size))) {
-		s.scale = 1 / math.Sqrt(float64(size)) // however it was rounded and shared
+		s.scale = 1 / math.Sqrt(float64(size)) // undoes the rounding of the model's factors
 	}
 	mask := s.mask()
 	if mask == nil && len(s.keep)+len(s.bias) > 0 {

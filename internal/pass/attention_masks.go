@@ -65,7 +65,7 @@ func (s *scores) add(mask *ir.Value) bool {
 	return true
 }
 
-// order reports whether a mask is causal: for each query it is true (with drop, false) for just the keys up to the
+// order reports whether a mask is causal: for each query it is true (with drop, false) for exactly the keys up to the
 // query's own position plus past.
 func (s *scores) order(mask *ir.Value, drop bool) (past sym.Expr, ok bool) {
 	if mask.Const != nil {
@@ -167,7 +167,7 @@ func (s *scores) counts(v *ir.Value, extent sym.Expr) bool {
 	return okStart && okDelta && start == 0 && delta == 1
 }
 
-// constantOrder is the function constantOrder with its results remembered.
+// constantOrder returns the result of the function constantOrder, which it computes once for each mask.
 func (s *scores) constantOrder(mask *ir.Value, drop bool) (past sym.Expr, ok bool) {
 	what := map[bool]string{false: "keeps", true: "hides"}[drop]
 	return s.r.about(what, mask, func() (sym.Expr, bool) { return constantOrder(mask, drop) })

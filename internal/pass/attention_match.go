@@ -7,7 +7,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// scores is a match in progress: from a softmax back to the product of queries and keys.
+// scores is the state of a match that goes from a softmax back to the product of queries and keys.
 type scores struct {
 	r             *rewriting
 	b             *ir.Builder
@@ -71,7 +71,7 @@ func (s *scores) blanked(v *ir.Value) *ir.Value {
 	return n.Inputs[2]
 }
 
-// masksMost is how many masks may follow one another.
+// masksMost is the largest number of masks in a row.
 const masksMost = 4
 
 // follow goes from the scores back through masks and scales to the product; false if it does not match.

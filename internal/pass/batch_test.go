@@ -19,10 +19,11 @@ import (
 type stepBuilder struct {
 	windows
 	batch   sym.Expr
-	batched []*ir.Value // of some rank from 2 on, the batch first
-	others  []*ir.Value // of rank 1, with the extent of some last axis
+	batched []*ir.Value // values of rank 2 and more; the batch is their first axis
+	others  []*ir.Value // values of rank 1, with the extent of the last axis of a batched value
 }
 
+// note adds a name to the operators that were built.
 func (s *stepBuilder) note(name string) { s.names = append(s.names, name) }
 
 // any returns a random value with a batch, of the given rank unless that is 0; nil if there is none.
@@ -40,7 +41,7 @@ func (s *stepBuilder) any(rank int) *ir.Value {
 	return list[s.IntN(len(list))]
 }
 
-// lastExtent returns the extent of the last axis, a number.
+// lastExtent returns the extent of the last axis, which must be a number.
 func lastExtent(v *ir.Value) int64 {
 	n, _ := v.Type.Shape[len(v.Type.Shape)-1].Const()
 	return n
@@ -109,7 +110,7 @@ func (s *stepBuilder) next() *ir.Value {
 	}
 }
 
-// nextShaped adds the operator of a kind from 8 on: a window, or a change of shape; nil if x does not fit.
+// nextShaped adds a window or a change of shape, by its kind from 8 on; it returns nil if x does not fit.
 func (s *stepBuilder) nextShaped(kind int, x *ir.Value) *ir.Value {
 	b, rank := s.b, len(x.Type.Shape)
 	switch kind {
@@ -178,8 +179,8 @@ func (s *stepBuilder) nextShaped(kind int, x *ir.Value) *ir.Value {
 	return ops.Gather(b, s.constant(3, 2), ids, 0)
 }
 
-// TestBatch: random modules in pieces of the batch, of any number of examples and with any results kept, give the same
-// results as in one piece, up to the order of sums.
+// TestBatch divides random modules into pieces of the batch, of any number of examples and with any results kept: their
+// results equal the results in one piece, up to the order of sums.
 func TestBatch(t *testing.T) {
 	built, cut := map[string]int{}, map[string]int{}
 	loops, pieces := map[int]int{}, map[int64]int{}
@@ -251,7 +252,7 @@ func TestBatch(t *testing.T) {
 		}
 		undo()
 		if after, err := ir.Evaluate(m, args, nil); err != nil || !slices.EqualFunc(after, want, (*tensor.Tensor).Equal) {
-			t.Fatalf("seed %d: not undone: %v", seed, err)
+			t.Fatalf("seed %d: undo leaves other results: %v", seed, err)
 		}
 	}
 	t.Log(built, cut, loops, pieces)

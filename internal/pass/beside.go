@@ -7,8 +7,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Beside lays out convolutions to few channels, with constant weights of f32 and their channels last, so that elements
-// of the kernel lie beside the output channels, if that takes less time: see ops.BesideAxes.
+// Beside lays out the constant f32 weights of convolutions to few channels, with channels last, so that elements of the
+// kernel lie beside the output channels, if that takes less time: see ops.BesideAxes.
 func Beside(m *ir.Module) error {
 	return apply(m, []rule{{"a convolution to few channels", []string{"convolution"},
 		func(_ *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {

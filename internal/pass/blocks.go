@@ -18,8 +18,8 @@ import (
 // still read the file's.
 func Blocks(m *ir.Module) error { return blocks(m, nil) }
 
-// BlocksAllowed is Blocks for products whose model allows the other operand to be rounded to bytes, which is done: see
-// ops.MatMulBlocksBytes.
+// BlocksAllowed is Blocks for products whose model allows the other operand to be rounded to bytes. It rounds that
+// operand: see ops.MatMulBlocksBytes.
 func BlocksAllowed(m *ir.Module) error {
 	return blocks(m, func(n *ir.Node) bool { return n.Attrs.Bool(ops.BytesAllowed) })
 }
@@ -27,8 +27,8 @@ func BlocksAllowed(m *ir.Module) error {
 // BlocksBytes is BlocksAllowed for all products.
 func BlocksBytes(m *ir.Module) error { return blocks(m, func(*ir.Node) bool { return true }) }
 
-// blocks rewrites products: to products of bytes those for which bytes is true, or if it is nil, all to products of
-// floats.
+// blocks rewrites the products for which bytes is true to products of bytes; if bytes is nil, it rewrites all to
+// products of floats.
 func blocks(m *ir.Module, bytes func(n *ir.Node) bool) error {
 	laid := map[*ir.Value]*blockWeights{} // by the dequantize's result, which several products may read
 	rounded := map[blocksOperand][]*ir.Value{}
@@ -110,12 +110,13 @@ func floatsOf(v *ir.Value) bool { return v.Type.DType.IsFloat() && v.Type.DType.
 // blockWeights are weights of a product that are to be laid out anew.
 type blockWeights struct {
 	ops.Blocks
-	weights, scale, zero *constantMatrix // of the file; scale is nil if it cannot be laid out, zero if Zero holds for all
-	turned               bool            // columns are the first axis
-	flip                 int64           // the bit whose inversion makes a weight unsigned, or 0
-	perColumn            bool            // each column has its own scale
-	perBlock             bool            // and each of its blocks
-	inBytes              bool            // steps are in the order that products of bytes take
+	// weights, scale and zero are the file's; scale is nil if they cannot be laid out, zero is nil if Zero holds for all.
+	weights, scale, zero *constantMatrix
+	turned               bool  // columns are the first axis
+	flip                 int64 // the bit whose inversion makes a weight unsigned, or 0
+	perColumn            bool  // each column has its own scale
+	perBlock             bool  // and each of its blocks
+	inBytes              bool  // steps are in the order that products of bytes take
 	made                 [3]*tensor.Tensor
 }
 

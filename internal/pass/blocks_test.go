@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestBlocks: products with weights of few bits compute the same from weights laid out anew, and those that cannot be
-// laid out stay as they are.
+// TestBlocks lays out the weights of few bits of several products: each product computes the same as before, and
+// weights that cannot be laid out stay as they are.
 func TestBlocks(t *testing.T) {
 	numbers := func(n, from, step, span int) string {
 		list := make([]string, n)

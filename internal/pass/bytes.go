@@ -10,22 +10,22 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Bytes has matrix products and convolutions of f32 with constant weights done in integers of 8 bits: the weights
-// become signed bytes, with a scale for each output channel, and the other operand unsigned ones in each run, with a
-// scale for each row of a product, each position of a convolution with a kernel of 1 × 1, and each image of others.
-// Sums are exact in i32 and are scaled afterwards.
+// Bytes computes matrix products and convolutions of f32 with constant weights in integers of 8 bits. The weights
+// become signed bytes, with a scale for each output channel. Each run makes unsigned bytes of the other operand, with a
+// scale for each row of a product, for each position of a convolution with a kernel of 1 × 1, and for each image of
+// other convolutions. Sums are exact in i32 and are scaled afterwards.
 //
-// Of a result, the product of |x| and |w| that is off by half a step each: with n terms, w* the greatest weight of the
-// channel and x* the greatest |x| that shares the scale, it differs by at most w*/254 · Σ|x| + x*/254 · Σ|w| +
-// n · w* · x*/254², and what floats round. Operands that are known not to be negative have 510 in the place of 254 for
-// x*. An infinity or NaN among them makes no result finite that shares its scale.
+// Each factor of a result's products is off by at most half a step. With n terms, w* the greatest weight of the channel
+// and x* the greatest |x| that shares the scale, a result differs by at most w*/254 · Σ|x| + x*/254 · Σ|w| +
+// n · w* · x*/254², and by the rounding of floats. If the operand is known not to be negative, 510 replaces 254 for x*.
+// If an element of the operand is infinite or NaN, all results that share its scale are infinite or NaN.
 //
-// These stay as they are: sums of fewer than bytesDepth terms, and fewer than bytesColumns results of each, which bytes
-// do not make faster; convolutions in groups, and of fewer than bytesChannels channels, as of pictures; sums that could
-// leave i32; weights that something else reads (but see tiedWeights), which would be held twice, or with an infinity or
-// NaN.
+// These products stay as they are: sums of fewer than bytesDepth terms, and products with fewer than bytesColumns
+// columns, which bytes do not make faster; convolutions in groups, and of fewer than bytesChannels channels, such as
+// pictures; sums that could leave i32; weights that another node reads too (but see tiedWeights), which would be held
+// twice; weights with an infinity or NaN.
 func Bytes(m *ir.Module) error {
-	p := &bytesPass{tied: tiedWeights(m), made: map[bytesPlace]*dynamicBytes{}, weights: map[*ir.Value]*byteWeights{}}
+	p := &bytesPass{tied: tiedWeights(m), made: map[bytesKey]*dynamicBytes{}, weights: map[*ir.Value]*byteWeights{}}
 	return apply(m, []rule{
 		{"rows of bytes", []string{"gather"}, p.rows},
 		{"product in bytes", []string{"matmul"}, p.product},
@@ -33,27 +33,29 @@ func Bytes(m *ir.Module) error {
 	})
 }
 
+// The least terms of a sum, columns of a product, and input channels of a convolution for which Bytes rewrites it.
 const (
 	bytesDepth    = 32
 	bytesColumns  = 16
 	bytesChannels = 8
 )
 
-// bytesLeast is the least number that a scale is made of: smaller elements become 0, and no reciprocal overflows.
+// bytesLeast bounds the greatest magnitude that a scale is computed from: smaller elements become 0, and no reciprocal
+// overflows.
 const bytesLeast = 1e-30
 
-// bytesPass remembers what several products read.
+// bytesPass holds the byte forms that several products may share.
 type bytesPass struct {
 	tied    map[*ir.Value]bool
-	made    map[bytesPlace]*dynamicBytes
+	made    map[bytesKey]*dynamicBytes
 	weights map[*ir.Value]*byteWeights
 }
 
-// bytesPlace is an operand in a block, under one way to share scales.
-type bytesPlace struct {
+// bytesKey identifies an operand in a block, and which of its elements share a scale.
+type bytesKey struct {
 	block *ir.Block
 	value *ir.Value
-	whole bool
+	image bool // all positions of an image share a scale
 }
 
 // dynamicBytes are an operand's bytes: an element is scale · (value − zero).
@@ -71,11 +73,12 @@ type byteWeights struct {
 	value       *ir.Value
 }
 
+// floats32 reports whether all values are of f32.
 func floats32(values ...*ir.Value) bool {
 	return !slices.ContainsFunc(values, func(v *ir.Value) bool { return v.Type.DType != dtype.F32 })
 }
 
-// product is a matrix product with weights, whose rows have a scale each.
+// product rewrites a matrix product with weights; each row of the operand has a scale of its own.
 func (p *bytesPass) product(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	x, w := n.Inputs[0], n.Inputs[1]
 	if w.Const == nil || x.Const != nil || r.uses[w] != 1 && !p.tied[w] || len(w.Type.Shape) != 2 ||
@@ -95,7 +98,7 @@ func (p *bytesPass) product(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	return weights.scaled(b, in, sums, 0)
 }
 
-// rows gives rows of an embedding whose bytes a product reads too.
+// rows rewrites a gather of an embedding's rows if a product reads the embedding's bytes too.
 func (p *bytesPass) rows(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	w := n.Inputs[0]
 	if !p.tied[w] || !floats32(w, n.Outputs[0]) {
@@ -114,7 +117,7 @@ func (p *bytesPass) rows(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	return ops.Binary(b, ops.Mul, row, ops.Gather(b, b.Constant("scales", scales), n.Inputs[1], 0))
 }
 
-// constant is the bytes as a value, the same for all that read them.
+// constant returns the bytes as a value, which all readers share.
 func (w *byteWeights) constant(b *ir.Builder, name string) *ir.Value {
 	if w.value == nil {
 		w.value = b.Constant(name, w.bytes)
@@ -122,8 +125,8 @@ func (w *byteWeights) constant(b *ir.Builder, name string) *ir.Value {
 	return w.value
 }
 
-// convolution is a convolution with weights. A kernel of 1 × 1 that sees each position once has a scale for each
-// position.
+// convolution rewrites a convolution with weights. If the kernel is 1 × 1 and sees each position once, each position
+// has a scale of its own.
 func (p *bytesPass) convolution(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	x, w := n.Inputs[0], n.Inputs[1]
 	if w.Const == nil || x.Const != nil || r.uses[w] != 1 || ops.HasHoles(n) || n.Attrs.Int("groups", 1) != 1 ||
@@ -167,10 +170,10 @@ func (p *bytesPass) convolution(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Val
 	return y
 }
 
-// operand makes bytes of a value: of the elements along some axes, the first of which are channels, the greatest
-// magnitude gives their scale.
-func (p *bytesPass) operand(r *rewriting, b *ir.Builder, x *ir.Value, axes []int64, whole bool) *dynamicBytes {
-	at := bytesPlace{r.block, x, whole}
+// operand makes bytes of a value. The elements along axes, of which the first is the channels' axis, share a scale,
+// which their greatest magnitude gives.
+func (p *bytesPass) operand(r *rewriting, b *ir.Builder, x *ir.Value, axes []int64, image bool) *dynamicBytes {
+	at := bytesKey{r.block, x, image}
 	if d := p.made[at]; d != nil {
 		return d
 	}
@@ -196,7 +199,7 @@ func (p *bytesPass) operand(r *rewriting, b *ir.Builder, x *ir.Value, axes []int
 	return d
 }
 
-// scaled makes floats of the sums of bytes, whose channels' axis has so many others after it.
+// scaled makes floats of the sums of bytes. after is the number of axes after the channels' axis.
 func (w *byteWeights) scaled(b *ir.Builder, x *dynamicBytes, sums *ir.Value, after int) *ir.Value {
 	channels := weightBytes{channels: int64(len(w.scales))}
 	if x.zero != 0 {
@@ -208,7 +211,7 @@ func (w *byteWeights) scaled(b *ir.Builder, x *dynamicBytes, sums *ir.Value, aft
 	return ops.Binary(b, ops.Mul, ops.Binary(b, ops.Mul, ops.Cast(b, sums, dtype.F32), scales), x.scale)
 }
 
-// of makes bytes of weights whose channels are an axis; nil if they are to stay.
+// of returns the bytes of weights whose channels lie along axis; nil if the weights must stay as they are.
 func (p *bytesPass) of(v *ir.Value, axis int, depth, columns int64) *byteWeights {
 	if depth < bytesDepth || columns < bytesColumns || depth > math.MaxInt32/(255*127) {
 		return nil
@@ -221,32 +224,32 @@ func (p *bytesPass) of(v *ir.Value, axis int, depth, columns int64) *byteWeights
 	return w
 }
 
-// slabBytes is about how many bytes of a constant are looked at at once.
+// slabBytes is the approximate number of bytes of a constant that are read at once.
 const slabBytes = 4 << 20
 
-// slabs visits a constant's elements in parts along its major axis, each with where along an axis, its channels, it
-// begins.
-func slabs(t *tensor.Tensor, channels int, visit func(part []float32, shape []int64, first int64)) {
+// slabs visits a constant's elements in slabs along its major axis. first is the slab's first index along the axis
+// channels.
+func slabs(t *tensor.Tensor, channels int, visit func(slab []float32, shape []int64, first int64)) {
 	axis := t.Major()
 	extent := t.Shape()[axis]
 	step := max(1, slabBytes*extent/max(1, 4*t.Len()))
 	for begin := int64(0); begin < extent; begin += step {
 		shape := slices.Clone(t.Shape())
 		shape[axis] = min(step, extent-begin)
-		part, release := tensor.Temporary(dtype.F32, shape...)
-		t.Fill(part, axis, begin, begin+shape[axis])
+		slab, release := tensor.Temporary(dtype.F32, shape...)
+		t.Fill(slab, axis, begin, begin+shape[axis])
 		first := int64(0)
 		if axis == channels {
 			first = begin
 		}
-		visit(floats(part), shape, first)
+		visit(floats(slab), shape, first)
 		release()
 	}
 }
 
-// eachChannel visits runs of elements of a part: along the channels, one of each, if their axis is the last; or else
-// those of one channel that lie side by side.
-func eachChannel(part []float32, shape []int64, axis int, run func(at int, values []float32, channel int64)) {
+// eachChannel visits runs of adjacent elements of a slab: one element of each channel if the channels' axis is the
+// last, or else the adjacent elements of one channel.
+func eachChannel(slab []float32, shape []int64, axis int, run func(at int, values []float32, channel int64)) {
 	inner, channels := int64(1), shape[axis]
 	for _, extent := range shape[axis+1:] {
 		inner *= extent
@@ -255,35 +258,35 @@ func eachChannel(part []float32, shape []int64, axis int, run func(at int, value
 	if along {
 		inner = channels
 	}
-	for at, channel := int64(0), int64(0); at < int64(len(part)); at += inner {
-		run(int(at), part[at:at+inner], channel)
+	for at, channel := int64(0), int64(0); at < int64(len(slab)); at += inner {
+		run(int(at), slab[at:at+inner], channel)
 		if channel++; along || channel == channels {
 			channel = 0
 		}
 	}
 }
 
-// roundAt is added to a number and makes its last bits the nearest integer, half to even.
+// roundAt, added to a number, leaves the nearest integer, half to even, in the last bits of the sum.
 const roundAt = 1.5 * (1 << 23)
 
-// toByte is v · by, at most 127 in magnitude, as an integer.
+// toByte returns v · by, which must be at most 127 in magnitude, as the nearest integer.
 func toByte(v, by float32) int8 {
 	product := float32(v * by)
 	return int8(math.Float32bits(product + roundAt))
 }
 
-// lastAxis reports whether an axis has no elements side by side after it.
+// lastAxis reports whether all axes after an axis have extent 1.
 func lastAxis(shape []int64, axis int) bool {
 	return !slices.ContainsFunc(shape[axis+1:], func(extent int64) bool { return extent != 1 })
 }
 
-// bytesOfWeights is nil if an element is infinite or NaN.
+// bytesOfWeights returns weights, whose channels lie along axis, as bytes; nil if an element is infinite or NaN.
 func bytesOfWeights(t *tensor.Tensor, axis int) *byteWeights {
 	channels, along := t.Shape()[axis], lastAxis(t.Shape(), axis)
 	w := &byteWeights{from: t, axis: axis, scales: make([]float32, channels), by: make([]float32, channels)}
 	most := make([]uint32, channels) // the bits of the greatest magnitudes: NaN is beyond infinity
-	slabs(t, axis, func(part []float32, shape []int64, first int64) {
-		eachChannel(part, shape, axis, func(_ int, values []float32, channel int64) {
+	slabs(t, axis, func(slab []float32, shape []int64, first int64) {
+		eachChannel(slab, shape, axis, func(_ int, values []float32, channel int64) {
 			if along {
 				each := most[first:][:len(values)]
 				for i, v := range values {
@@ -314,20 +317,20 @@ func bytesOfWeights(t *tensor.Tensor, axis int) *byteWeights {
 	return w
 }
 
-// magnitude is the bits of |v|, which are in the order of magnitudes.
+// magnitude returns the bits of |v|, which have the order of the magnitudes.
 func magnitude(v float32) uint32 { return math.Float32bits(v) &^ (1 << 31) }
 
-// fill writes a part of the bytes.
+// fill writes the bytes with the indices from begin to end along an axis.
 func (w *byteWeights) fill(to *tensor.Tensor, along int, begin, end int64) {
-	part, release := tensor.Temporary(dtype.F32, to.Shape()...)
+	slab, release := tensor.Temporary(dtype.F32, to.Shape()...)
 	defer release()
-	w.from.Fill(part, along, begin, end)
+	w.from.Fill(slab, along, begin, end)
 	first := int64(0)
 	if along == w.axis {
 		first = begin
 	}
 	out, last := to.Bytes(), lastAxis(w.from.Shape(), w.axis)
-	eachChannel(floats(part), to.Shape(), w.axis, func(at int, values []float32, channel int64) {
+	eachChannel(floats(slab), to.Shape(), w.axis, func(at int, values []float32, channel int64) {
 		out := out[at:][:len(values)]
 		if last {
 			by := w.by[first:][:len(values)]
@@ -343,15 +346,15 @@ func (w *byteWeights) fill(to *tensor.Tensor, along int, begin, end int64) {
 	})
 }
 
-// sums are the sums of each channel's bytes.
+// sums returns the sum of each channel's bytes.
 func (w *byteWeights) sums() []int64 {
 	if w.summed != nil {
 		return w.summed
 	}
 	w.summed = make([]int64, len(w.scales))
 	last := lastAxis(w.from.Shape(), w.axis)
-	slabs(w.from, w.axis, func(part []float32, shape []int64, first int64) {
-		eachChannel(part, shape, w.axis, func(_ int, values []float32, channel int64) {
+	slabs(w.from, w.axis, func(slab []float32, shape []int64, first int64) {
+		eachChannel(slab, shape, w.axis, func(_ int, values []float32, channel int64) {
 			if last {
 				by, sums := w.by[first:][:len(values)], w.summed[first:][:len(values)]
 				for i, v := range values {
@@ -369,7 +372,7 @@ func (w *byteWeights) sums() []int64 {
 	return w.summed
 }
 
-// notNegativeDepth is how many nodes are looked through for one that says that elements are not negative.
+// notNegativeDepth is the longest chain of nodes that is followed to prove that elements are not negative.
 const notNegativeDepth = 8
 
 // notNegative reports whether no element of a value is less than 0; NaN may be among them.

@@ -13,9 +13,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// TestBytes: which products are done in bytes, and which stay: an operand of two products is made bytes once; small
-// products, weights that something else reads, convolutions in groups and of pictures, and products of two results
-// stay.
+// TestBytes shows which products are computed in bytes: an operand of two products is made bytes once; small products,
+// weights that another node reads, convolutions in groups and of pictures, and products of two results stay in f32.
 func TestBytes(t *testing.T) {
 	m, err := ir.Parse("weir 1\nir @m {\n"+`main @main(%x: f32[2, 32], %p: f32[1, 8, 3, 3], %q: f32[1, 3, 8, 8]) {
   const %a: f32[32, 16] data 2048
@@ -56,8 +55,8 @@ func TestBytes(t *testing.T) {
 	}
 }
 
-// TestBytesOfWeights holds weights as bytes to half a step of their channel's scale, whichever axis the channels are,
-// and wherever a part of them begins; and the sums to the bytes.
+// TestBytesOfWeights shows that weights as bytes differ by at most half a step of their channel's scale, for channels
+// along any axis and slabs from any index on, and that sums are the sums of the bytes.
 func TestBytesOfWeights(t *testing.T) {
 	r := rand.New(rand.NewSource(1))
 	for _, shape := range [][]int64{{7, 5}, {1, 7}, {3, 3, 4, 6}, {6, 4, 1, 1}, {6, 4, 3}} {
@@ -93,7 +92,7 @@ func TestBytesOfWeights(t *testing.T) {
 					at = slices.Clone(at)
 					at[along] += begin
 					if part.Int(flat) != w.bytes.Int(tensor.Offset(strides, at)) {
-						t.Errorf("%v along %d: another element at %v in a part along %d", shape, axis, at, along)
+						t.Errorf("%v along %d: another element at %v in a slab along %d", shape, axis, at, along)
 					}
 					flat++
 				})
@@ -106,7 +105,7 @@ func TestBytesOfWeights(t *testing.T) {
 	}
 }
 
-// TestNotNegative: the values that are known not to be negative.
+// TestNotNegative lists values that are, and are not, known not to be negative.
 func TestNotNegative(t *testing.T) {
 	m := irtest.Parse(t, "not negative", `main @main(%x: f32[2], %y: f32[2]) {
   const %one: f32[] = [1]

@@ -6,9 +6,9 @@ import (
 	"github.com/weirml/weir/internal/ops"
 )
 
-// Caches narrows the states of main that are caches of f32 to bf16 and returns how many it narrowed. A cache is a state
-// whose new value is the old one, but for the elements that scatters replace. New elements are rounded when they are
-// written, and everything that reads the cache reads what is stored, so that a run does not depend on how many elements
+// Caches narrows the states of main that are caches of f32 to bf16 and returns their number. A cache is a state whose
+// new value equals the old value except for the elements that scatters replace. New elements are rounded when they are
+// written, and every reader of the cache reads the stored elements, so that a run does not depend on how many elements
 // earlier runs wrote.
 func Caches(m *ir.Module) (narrowed int, err error) {
 	defer ir.Catch(&err)
@@ -70,7 +70,7 @@ func Caches(m *ir.Module) (narrowed int, err error) {
 	})
 }
 
-// scatterNarrow writes rounded elements into a narrow cache, and widens what it then holds.
+// scatterNarrow writes rounded elements into a narrow cache, and widens the new contents.
 func scatterNarrow(b *ir.Builder, n *ir.Node, stored *ir.Value) *ir.Value {
 	return ops.Cast(b, b.Op(n.Op.Name(), n.Attrs, stored, n.Inputs[1], ops.Cast(b, n.Inputs[2], dtype.BF16)), dtype.F32)
 }

@@ -9,14 +9,14 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// scaleSuffix is what the name of a cache's scales ends in.
+// scaleSuffix is the end of the name of a cache's scales.
 const scaleSuffix = ".scale"
 
 // CachesInBytes stores the states of main that are caches of f32 as i8, each with a state of scales beside it, and
-// returns the caches, in the order of the results that are added. The last axis of a cache is a vector, which scatters
-// replace as a whole: it has one scale, or one for each head if what reads the cache takes heads apart. The scales'
-// state has the cache's name and ".scale", and its shape, but for the last axis. New vectors are quantised when they
-// are written (ops.QuantizeRows), and everything that reads the cache reads what is stored.
+// returns the caches, in the order of the results that are added. Scatters replace entire vectors along the last axis
+// of a cache. A vector has one scale, or one for each head if the readers of the cache split it into heads. The state
+// of the scales has the cache's name and ".scale", and the cache's shape except for the last axis. New vectors are
+// quantised when they are written (ops.QuantizeRows), and every reader of the cache reads the stored bytes.
 func CachesInBytes(m *ir.Module) (narrowed []ir.State, err error) {
 	defer ir.Catch(&err)
 	c, body := ir.NewInference(m), m.Main.Body
@@ -29,7 +29,7 @@ func CachesInBytes(m *ir.Module) (narrowed []ir.State, err error) {
 		if old.Type.DType != dtype.F32 || chain == nil || !wholeVectors(c, chain) {
 			continue
 		}
-		cache := &byteCache{groups: headsApart(c, body, old, chain)}
+		cache := &byteCache{groups: scalesOfVector(c, body, old, chain)}
 		cache.begin(ir.NewBuilder(c, front), m.Main, s)
 		cache.end, cache.state = last, s
 		for _, n := range chain {
@@ -60,7 +60,7 @@ func CachesInBytes(m *ir.Module) (narrowed []ir.State, err error) {
 
 // byteCache is a cache that is stored as bytes. bytes and scale are its present value while its writes are rebuilt.
 type byteCache struct {
-	groups       sym.Expr // scales of a vector
+	groups       sym.Expr // number of scales of a vector
 	bytes, scale *ir.Value
 	scaleIn      *ir.Value
 	end          *ir.Value
@@ -87,7 +87,7 @@ func (k *byteCache) begin(b *ir.Builder, f *ir.Func, s *ir.State) {
 	s.In = k.bytes
 }
 
-// ofScales is the shape of the scales of vectors.
+// ofScales returns the shape of the scales of vectors.
 func (k *byteCache) ofScales(shape []sym.Expr) []sym.Expr {
 	return append(slices.Clone(shape[:len(shape)-1]), k.groups)
 }
@@ -139,9 +139,9 @@ func keepsVectors(c *ir.Inference, n *ir.Node) bool {
 	return rule != nil && rule(c.Dims(), n)
 }
 
-// headsApart is the number of scales of a cache's vector: the number of heads if all readers that split the vectors
-// split them into the same number of heads, else 1.
-func headsApart(c *ir.Inference, body *ir.Block, old *ir.Value, chain []*ir.Node) sym.Expr {
+// scalesOfVector returns the number of scales of a cache's vector: the number of heads if all readers that split the
+// vectors split them into the same number of heads, else 1.
+func scalesOfVector(c *ir.Inference, body *ir.Block, old *ir.Value, chain []*ir.Node) sym.Expr {
 	of := map[*ir.Value]bool{old: true}
 	for _, n := range chain {
 		of[n.Outputs[0]] = true
@@ -151,7 +151,7 @@ func headsApart(c *ir.Inference, body *ir.Block, old *ir.Value, chain []*ir.Node
 		if n.Op.Name() != "reshape" || !of[n.Inputs[0]] || slices.Contains(chain, n) {
 			continue
 		}
-		heads, is := takenApart(c, n.Inputs[0].Type.Shape, n.Outputs[0].Type.Shape)
+		heads, is := splitVectors(c, n.Inputs[0].Type.Shape, n.Outputs[0].Type.Shape)
 		if is && !isOne(groups) && !groups.Equal(heads) {
 			return sym.Const(1)
 		}
@@ -162,9 +162,9 @@ func headsApart(c *ir.Inference, body *ir.Block, old *ir.Value, chain []*ir.Node
 	return groups
 }
 
-// takenApart is the number of vectors into which a reshape from one shape to another, with one axis more, splits each
-// vector; is is false for other reshapes.
-func takenApart(c *ir.Inference, from, to []sym.Expr) (groups sym.Expr, is bool) {
+// splitVectors returns the number of vectors into which a reshape from one shape to another, with one axis more, splits
+// each vector; is is false for other reshapes.
+func splitVectors(c *ir.Inference, from, to []sym.Expr) (groups sym.Expr, is bool) {
 	rank := len(from)
 	if len(to) != rank+1 || !sameShape(c.Dims(), from[:rank-1], to[:rank-1]) {
 		return groups, false
@@ -216,11 +216,11 @@ func storedBytes(r *rewriting, b *ir.Builder, v *ir.Value, depth int) (bytes, sc
 		return nil, nil
 	}
 	kept := keepsVectors(r.Inference, n)
-	heads, apart := sym.Expr{}, false
+	heads, split := sym.Expr{}, false
 	if !kept {
-		heads, apart = takenApart(r.Inference, from, to)
+		heads, split = splitVectors(r.Inference, from, to)
 	}
-	if !kept && !apart {
+	if !kept && !split {
 		return nil, nil
 	}
 	if bytes, scale = storedBytes(r, b, n.Inputs[0], depth+1); bytes == nil {

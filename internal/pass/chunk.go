@@ -44,12 +44,12 @@ func Chunk(m *ir.Module, wanted func(n *ir.Node) bool, allowed float64) (done []
 	slices.SortStableFunc(found, func(a, b *segment) int { return cmp.Compare(b.gain, a.gain) })
 	taken := map[*ir.Node]bool{}
 	for _, s := range found {
-		if slices.ContainsFunc(slices.Concat(s.nodes, s.apart), func(n *ir.Node) bool { return taken[n] }) {
+		if slices.ContainsFunc(slices.Concat(s.nodes, s.moved), func(n *ir.Node) bool { return taken[n] }) {
 			continue
 		}
 		if s.build(m, block) {
 			done = append(done, s.chunked())
-			for _, n := range slices.Concat(s.nodes, s.apart) {
+			for _, n := range slices.Concat(s.nodes, s.moved) {
 				taken[n] = true
 			}
 		}
@@ -125,7 +125,7 @@ func newChunking(m *ir.Module, allowed float64) *chunking {
 			if v == nil {
 				continue
 			}
-			if c.size[v] = 0; !slices.Contains(block.Results, v) { // it is a part of the arena
+			if c.size[v] = 0; !slices.Contains(block.Results, v) { // the value lies in the arena
 				c.size[v] = c.bytesOf(v)
 			}
 			if c.uses[v] < len(block.Nodes) {
@@ -185,7 +185,7 @@ func (c *chunking) early(v *ir.Value, node int) bool {
 	return ok && from < node && c.at[v.Node] >= node
 }
 
-// rows is ops.Rows with its results remembered.
+// rows returns the result of ops.Rows, which it computes once for each node and axis.
 func (c *chunking) rows(n *ir.Node, axis int) (in []int, ok bool) {
 	key := rowsOf{n, axis}
 	r, known := c.known[key]

@@ -60,14 +60,14 @@ func (s *segment) build(m *ir.Module, block *ir.Block) (ok bool) {
 			body.Results = append(body.Results, reshapedTo(in, p.now[v], p.now[v].Type.Shape[s.axes[v]:]))
 		}
 	}
-	whole := ops.LoopLaid(b, body, trip, at, extent)
+	joined := ops.LoopLaid(b, body, trip, at, extent)
 	for i, n := range leave {
 		v := n.Outputs[0]
 		b.Source = n.Source
-		becomes(b, v, reshapedTo(b, whole[i], v.Type.Shape))
+		becomes(b, v, reshapedTo(b, joined[i], v.Type.Shape))
 	}
 	block.Consts = out.Consts
-	block.Nodes = slices.Concat(was[:first], s.apart, out.Nodes, was[last+1:])
+	block.Nodes = slices.Concat(was[:first], s.moved, out.Nodes, was[last+1:])
 	return true
 }
 
@@ -162,12 +162,12 @@ func (p *pieced) node(n *ir.Node) {
 	p.now[v] = made
 }
 
-// pieceOf returns the current piece of an operand v. If no node of the loop made it, it is cut out of whole: v, or the
+// pieceOf returns the current piece of an operand v. If no node of the loop made it, it is cut out of full: v, or the
 // current image of v.
-func (p *pieced) pieceOf(v, whole *ir.Value) (*ir.Value, ops.Piece) {
+func (p *pieced) pieceOf(v, full *ir.Value) (*ir.Value, ops.Piece) {
 	have := p.have[v]
 	if p.now[v] == nil {
-		p.now[v] = p.cut(whole, p.axes[v], p.steps(have.First), have.Rows)
+		p.now[v] = p.cut(full, p.axes[v], p.steps(have.First), have.Rows)
 	}
 	return p.now[v], have
 }

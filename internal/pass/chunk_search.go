@@ -17,12 +17,12 @@ type chosen struct {
 // the node computes its own.
 func (c *chunking) best(wanted func(n *ir.Node) bool) (found []*segment) {
 	nodes := c.block.Nodes
-	whole := make([]float64, len(nodes)) // by wanted node: bytes alive at it now
+	unchunked := make([]float64, len(nodes)) // by wanted node: bytes alive at it now
 	best := make([]chosen, len(nodes))
 	for i, n := range nodes {
 		if wanted(n) && len(n.Outputs) == 1 && n.Outputs[0] != nil {
-			if whole[i] = c.through[i]; !c.early(n.Outputs[0], i) {
-				whole[i] += c.bytes[n.Outputs[0]]
+			if unchunked[i] = c.through[i]; !c.early(n.Outputs[0], i) {
+				unchunked[i] += c.bytes[n.Outputs[0]]
 			}
 		}
 	}
@@ -33,22 +33,22 @@ func (c *chunking) best(wanted func(n *ir.Node) bool) (found []*segment) {
 				early = min(early, c.from[out[0]])
 				least -= c.bytes[out[0]]
 			}
-			if last == first || early > first && slices.Max(whole[first:last+1])*0.9 <= least {
+			if last == first || early > first && slices.Max(unchunked[first:last+1])*0.9 <= least {
 				continue
 			}
 			c.each(first, last, func(s *segment) {
 				for at := max(first, last-chunkReach+1); at <= min(last, first+chunkReach-1); at++ {
-					c.consider(&best[at], chosen{s, s.cost}, 0.9*whole[at])
+					c.consider(&best[at], chosen{s, s.cost}, 0.9*unchunked[at])
 				}
 				for at := early; at < first; at++ {
-					c.consider(&best[at], chosen{s, max(s.cost, whole[at]-s.freed(at))}, 0.98*whole[at])
+					c.consider(&best[at], chosen{s, max(s.cost, unchunked[at]-s.freed(at))}, 0.98*unchunked[at])
 				}
 			})
 		}
 	}
 	for at, s := range best {
 		if s.segment != nil {
-			s.gain = max(s.gain, whole[at]-s.alive)
+			s.gain = max(s.gain, unchunked[at]-s.alive)
 			if !slices.Contains(found, s.segment) {
 				found = append(found, s.segment)
 			}

@@ -8,12 +8,13 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// segment is nodes [first, last] of a block, of which nodes are computed in pieces; the others are moved before them.
+// segment is the nodes [first, last] of a block. The nodes in nodes are computed in pieces; the nodes in moved are
+// moved before them.
 type segment struct {
 	*chunking
 	first, last int
 	nodes       []*ir.Node
-	apart       []*ir.Node
+	moved       []*ir.Node
 	axes        map[*ir.Value]int // by value that comes in pieces: the axis
 	// the number of images, along the first axis, if each piece is of one image; nil if the pieces' axis is the first
 	images     *sym.Expr
@@ -160,7 +161,7 @@ func (s *segment) gather(assigned map[*ir.Node]bool) bool {
 				return false
 			}
 		}
-		s.apart = append(s.apart, n)
+		s.moved = append(s.moved, n)
 	}
 	if len(s.nodes) < 2 || !assigned[s.block.Nodes[s.first]] || !assigned[s.block.Nodes[s.last]] {
 		return false
@@ -198,7 +199,7 @@ func (s *segment) weigh() {
 			s.cost -= s.bytes[v]
 		}
 	}
-	for _, n := range s.apart {
+	for _, n := range s.moved {
 		for _, v := range n.Outputs {
 			if v != nil && s.uses[v] >= s.first {
 				s.cost += s.size[v]

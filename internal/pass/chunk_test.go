@@ -15,8 +15,9 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// windows builds a random chain of what moves windows over images, and of what stands between: channels last, [batch,
-// rows, 5, channels], or [batch, rows, channels] of one axis. It notes the operators.
+// windows builds a random chain of operators with windows, such as convolutions, and of operators between them.
+// Channels are last: [batch, rows, 5, channels], or [batch, rows, channels] with one spatial axis. names lists the
+// operators.
 type windows struct {
 	*rand.Rand
 	b     *ir.Builder
@@ -24,12 +25,13 @@ type windows struct {
 	names []string
 }
 
+// window draws a window over x with a kernel of at most the given extent; false if x is too small for it.
 func (w *windows) window(x *ir.Value, kernel int64) (ops.Window, bool) {
 	win := ops.Window{}
 	for i := range w.axes {
 		k, d, s := 1+w.Int64N(kernel), 1+w.Int64N(2), 1+w.Int64N(3)
-		span := (k-1)*d + 1
-		begin, end := w.Int64N(span), w.Int64N(span)
+		reach := (k-1)*d + 1
+		begin, end := w.Int64N(reach), w.Int64N(reach)
 		if w.IntN(3) == 0 {
 			begin, end = 0, 0
 		}
@@ -37,7 +39,7 @@ func (w *windows) window(x *ir.Value, kernel int64) (ops.Window, bool) {
 		if i > 0 {
 			s = 1
 		}
-		if extent+begin+end < span {
+		if extent+begin+end < reach {
 			return win, false
 		}
 		win.Kernel, win.Dilations, win.Strides = append(win.Kernel, k), append(win.Dilations, d), append(win.Strides, s)
@@ -46,6 +48,7 @@ func (w *windows) window(x *ir.Value, kernel int64) (ops.Window, bool) {
 	return win, true
 }
 
+// constant returns a constant of random f32 elements.
 func (w *windows) constant(shape ...int64) *ir.Value {
 	t := tensor.Must(tensor.New(dtype.F32, shape...))
 	for i := range t.Len() {
@@ -54,7 +57,7 @@ func (w *windows) constant(shape ...int64) *ir.Value {
 	return w.b.Constant("c", t)
 }
 
-// winograd is a convolution in tiles, of images or of planes.
+// winograd returns a convolution in tiles, of images or of planes.
 func (w *windows) winograd(x *ir.Value, rows, channels int64) *ir.Value {
 	tile, planes := 2+2*w.Int64N(2), int64(1)
 	begin, end, kernel := []int64{w.Int64N(3), w.Int64N(3)}, []int64{w.Int64N(3), w.Int64N(3)}, []int64{3, 3, channels, 2}
@@ -64,11 +67,11 @@ func (w *windows) winograd(x *ir.Value, rows, channels int64) *ir.Value {
 	} else if w.IntN(4) > 0 { // ragged heights are not cut
 		end[0] = tile - (rows+begin[0]-2)%tile
 	}
-	u, plain := w.constant(planes*(tile+2)*(tile+2), channels, 2), w.constant(kernel...)
-	return ops.Winograd(w.b, x, u, plain, nil, tile, ir.Constants(begin), ir.Constants(end))
+	u, direct := w.constant(planes*(tile+2)*(tile+2), channels, 2), w.constant(kernel...)
+	return ops.Winograd(w.b, x, u, direct, nil, tile, ir.Constants(begin), ir.Constants(end))
 }
 
-// next is one operator more; nil if what was drawn cannot be.
+// next adds a random operator to x; nil if the operator cannot be applied to x.
 func (w *windows) next(x *ir.Value) *ir.Value {
 	b, rank := w.b, len(x.Type.Shape)
 	channels, _ := x.Type.Shape[rank-1].Const()
@@ -149,8 +152,8 @@ func (w *windows) next(x *ir.Value) *ir.Value {
 	return ops.SliceAxis(b, x, 1, sym.Const(w.Int64N(2)), sym.Const(rows-1-w.Int64N(2)))
 }
 
-// TestChunkWindows: random chains of windows, in pieces of any number of rows, compute what they compute in one piece,
-// to the bit.
+// TestChunkWindows divides random chains of windows into pieces of any number of rows: the results equal the results in
+// one piece to the bit.
 func TestChunkWindows(t *testing.T) {
 	built, cut := map[string]int{}, map[string]int{}
 	pieces := map[int64]int{}
@@ -192,7 +195,7 @@ func TestChunkWindows(t *testing.T) {
 			continue
 		}
 		m.Main.Body.Results = []*ir.Value{values[len(values)-1]}
-		if r.IntN(2) == 0 && len(values) > 4 { // what is within leaves, too
+		if r.IntN(2) == 0 && len(values) > 4 { // a value inside the segment is a result, too
 			m.Main.Body.Results = append(m.Main.Body.Results, values[len(values)/2])
 		}
 		if err := Dead(m); err != nil {
@@ -242,13 +245,13 @@ func TestChunkWindows(t *testing.T) {
 	t.Log(fmt.Sprint(built, cut, pieces))
 }
 
-// try is what a function builds, or what is wrong with it.
+// try returns the value that build builds, or the error with which it fails.
 func try(build func() *ir.Value) (v *ir.Value, err error) {
 	defer ir.Catch(&err)
 	return build(), nil
 }
 
-// TestSteps: lists that pieces begin at, as formulas.
+// TestSteps shows that ops.Steps returns formulas of lists of pieces' first rows, for random and for fixed lists.
 func TestSteps(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 2000 {

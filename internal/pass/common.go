@@ -25,7 +25,7 @@ func Common(m *ir.Module) error {
 	return nil
 }
 
-// common is one application of Common to a function.
+// common is the state of Common for one function.
 type common struct {
 	replaced map[*ir.Value]*ir.Value
 	numbers  map[*ir.Value]int // identifies values in keys

@@ -89,7 +89,7 @@ func (needed *needs) sweep(b *ir.Block) {
 		n := b.Nodes[i]
 		live := false
 		for _, out := range n.Outputs {
-			// A value whose elements decide dimensions is needed if the dimensions are: the pass assumes that they are.
+			// A value whose elements decide dimensions is needed if the dimensions are; the pass assumes that they are.
 			live = live || needed.values[out] || out.Bound || needed.decides(n, out)
 		}
 		if !live {

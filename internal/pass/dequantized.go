@@ -9,15 +9,15 @@ import (
 
 // Dequantized computes the dequantize of constant integers while compiling. Fold leaves it, since the result is larger
 // than the integers; but each run would compute it again, and a convolution or a product needs constant weights to lay
-// out. A tensor of which nodes read rows or slices stays as integers.
+// out. A tensor from which a node reads only rows or a slice stays as integers.
 func Dequantized(m *ir.Module) error {
-	parted := map[*ir.Value]bool{}
+	partlyRead := map[*ir.Value]bool{}
 	for _, f := range m.Funcs {
-		partedIn(f.Body, parted)
+		partlyReadIn(f.Body, partlyRead)
 	}
 	return apply(m, []rule{{"weights of integers", []string{"dequantize"},
 		func(_ *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
-			if parted[n.Outputs[0]] {
+			if partlyRead[n.Outputs[0]] {
 				return nil
 			}
 			d := dequantizedOf(n)
@@ -32,14 +32,14 @@ func Dequantized(m *ir.Module) error {
 		}}})
 }
 
-// partedIn finds the values of which a node reads only some rows or a slice, such as an embedding.
-func partedIn(b *ir.Block, parted map[*ir.Value]bool) {
+// partlyReadIn finds the values of which a node reads only some rows or a slice, such as an embedding.
+func partlyReadIn(b *ir.Block, partlyRead map[*ir.Value]bool) {
 	for _, n := range b.Nodes {
 		if ops.Of(n).Selects {
-			parted[n.Inputs[0]] = true
+			partlyRead[n.Inputs[0]] = true
 		}
 		for _, region := range n.Regions {
-			partedIn(region, parted)
+			partlyReadIn(region, partlyRead)
 		}
 	}
 }
@@ -83,7 +83,7 @@ func dequantizedOf(n *ir.Node) *dequantized {
 	return d
 }
 
-// tensor returns the numbers, which are computed when they are first read.
+// tensor returns the dequantized numbers, which are computed when they are first read.
 func (d *dequantized) tensor() (*tensor.Tensor, error) {
 	return tensor.Deferred(d.to, d.from.Shape(), d.from, d.from.Major(),
 		func(out *tensor.Tensor, axis int, begin, end int64) {
@@ -121,11 +121,11 @@ func (d *dequantized) flat(part []int64, axis int, begin, i int64) int64 {
 	for _, extent := range part[axis:] {
 		inner *= extent
 	}
-	whole := inner / part[axis] * d.from.Shape()[axis]
-	return i/inner*whole + begin*(inner/part[axis]) + i%inner
+	full := inner / part[axis] * d.from.Shape()[axis]
+	return i/inner*full + begin*(inner/part[axis]) + i%inner
 }
 
-// scaleAt is the flat index of the scale of the element at an index.
+// scaleAt returns the flat index of the scale of the element at an index.
 func (d *dequantized) scaleAt(at []int64) int64 {
 	switch {
 	case len(d.scales) == 1:

@@ -10,7 +10,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// numbersOf is n integers from first to last, again and again.
+// numbersOf lists n integers in [first, last], as text.
 func numbersOf(n, first, last int) string {
 	words := make([]string, n)
 	for i := range words {
@@ -19,7 +19,8 @@ func numbersOf(n, first, last int) string {
 	return strings.Join(words, ", ")
 }
 
-// TestDequantized compares the numbers that weights stand for with the operator's, whole and in parts along each axis.
+// TestDequantized compares the dequantized weights with the operator's result, all at once and in slabs along each
+// axis.
 func TestDequantized(t *testing.T) {
 	for _, c := range []struct {
 		name, weights, scale, zero string
@@ -70,7 +71,7 @@ func TestDequantized(t *testing.T) {
 			}
 			for axis, extent := range d.Shape() {
 				for begin := range extent {
-					inParts(t, d, want[0], axis, begin, extent)
+					sameSlab(t, d, want[0], axis, begin, extent)
 				}
 			}
 			if !d.Equal(want[0]) {
@@ -80,8 +81,8 @@ func TestDequantized(t *testing.T) {
 	}
 }
 
-// inParts compares a part of a tensor, the indices of an axis from begin to end, with that of another.
-func inParts(t *testing.T, got, want *tensor.Tensor, axis int, begin, end int64) {
+// sameSlab compares the elements of two tensors whose index along an axis is in [begin, end).
+func sameSlab(t *testing.T, got, want *tensor.Tensor, axis int, begin, end int64) {
 	t.Helper()
 	shape := append([]int64{}, got.Shape()...)
 	shape[axis] = end - begin
@@ -93,7 +94,7 @@ func inParts(t *testing.T, got, want *tensor.Tensor, axis int, begin, end int64)
 	}
 }
 
-// TestDequantizedRows: what rows are taken from stays as it is stored.
+// TestDequantizedRows shows that weights from which rows are gathered stay as they are stored.
 func TestDequantizedRows(t *testing.T) {
 	text := runCase(t, "dequantized", `main @main(%i: i64[2]) {
   const %w: i8[3, 2] = [1, 2, 3, 4, 5, 6]

@@ -98,7 +98,7 @@ func alongAxes(v, x *ir.Value, axes []int64) bool {
 	})
 }
 
-// countAlong is the number of elements of x in each sum along axes.
+// countAlong returns the number of elements of x in each sum along axes.
 func countAlong(x *ir.Value, axes []int64) sym.Expr {
 	var extents []sym.Expr
 	for _, axis := range axes {

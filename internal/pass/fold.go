@@ -26,15 +26,15 @@ const foldWork = 1 << 25
 const foldBytes = 32 << 20
 
 // Fold computes the nodes that depend on constants alone, or whose results are known from shapes alone. A result may be
-// larger than its inputs only by a small size, and all results together larger than the module's constants only by
-// foldBytes: a file of a kilobyte must not unfold into a gigabyte, nor keep the compiler busy.
+// at most foldable bytes larger than its inputs, and all results together at most foldBytes larger than the module's
+// constants: a file of a kilobyte must not unfold into a gigabyte, nor keep the compiler busy.
 func Fold(m *ir.Module) error { return fold(m, false) }
 
 // FoldFirst is Fold, but leaves the dequantize of constant bytes that a product multiplies with other dequantized
 // bytes: Integers computes it from the bytes.
 func FoldFirst(m *ir.Module) error { return fold(m, true) }
 
-// fold is Fold; with first, FoldFirst.
+// fold is Fold, or FoldFirst if first is true.
 func fold(m *ir.Module, first bool) error {
 	f := &folding{module: m, work: foldWork, bytes: foldBytes, kept: map[*ir.Node]bool{}}
 	for _, each := range m.Funcs {
@@ -51,7 +51,7 @@ func fold(m *ir.Module, first bool) error {
 	return nil
 }
 
-// folding is one application of Fold, and what it may still spend.
+// folding is the state of Fold: work and bytes are what it may still spend.
 type folding struct {
 	module      *ir.Module
 	work, bytes int64
@@ -125,7 +125,7 @@ func (f *folding) spend(n *ir.Node, read, written, bytes int64) bool {
 	return true
 }
 
-// times is the product of numbers that are not negative, or math.MaxInt64/2 if it is larger.
+// times returns the product of two numbers that are not negative, at most math.MaxInt64/2.
 func times(x, y int64) int64 {
 	if y > 0 && x > math.MaxInt64/2/y {
 		return math.MaxInt64 / 2
@@ -246,7 +246,7 @@ func asIntegers(n *ir.Node) bool {
 	return true
 }
 
-// knownConstant turns a value all of whose elements are numbers into a constant.
+// knownConstant turns a value whose elements are all numbers into a constant; false if an element is not a number.
 func knownConstant(v *ir.Value) bool {
 	if v.Known == nil || v.Bound {
 		return false

@@ -10,7 +10,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// foldedModule builds a module whose only result build makes, and folds it.
+// foldedModule builds a module whose only result is the value that build returns, and folds it.
 func foldedModule(t *testing.T, build func(b *ir.Builder) *ir.Value) *ir.Module {
 	t.Helper()
 	body := &ir.Block{}
@@ -27,7 +27,8 @@ func foldedModule(t *testing.T, build func(b *ir.Builder) *ir.Value) *ir.Module 
 	return m
 }
 
-// TestFoldLimits folds what would grow without end, and what would take long: the results are left to the run.
+// TestFoldLimits folds nodes whose constants would grow without end, or would take long to compute: Fold leaves them to
+// the run.
 func TestFoldLimits(t *testing.T) {
 	constant := func(b *ir.Builder, shape ...int64) *ir.Value {
 		return b.Constant("c", tensor.Must(tensor.New(dtype.F32, shape...)))
@@ -36,14 +37,14 @@ func TestFoldLimits(t *testing.T) {
 		build func(b *ir.Builder) *ir.Value
 		most  int64 // bytes of constants afterwards
 	}{
-		"what is joined with itself": {func(b *ir.Builder) *ir.Value {
+		"a constant joined with itself": {func(b *ir.Builder) *ir.Value {
 			x := constant(b, 256)
 			for range 30 {
 				x = ops.Concat(b, 0, x, x)
 			}
 			return x
 		}, 1 << 20},
-		"what is joined with another of its size": {func(b *ir.Builder) *ir.Value {
+		"a constant joined with another of its size": {func(b *ir.Builder) *ir.Value {
 			x := constant(b, 256)
 			for range 30 {
 				x = ops.Concat(b, 0, ops.Unary(b, ops.Neg, x), ops.Unary(b, ops.Abs, x))
@@ -57,7 +58,7 @@ func TestFoldLimits(t *testing.T) {
 			}
 			return x
 		}, 21 << 20},
-		"what is not known to be linear": {func(b *ir.Builder) *ir.Value {
+		"an operator that is not linear": {func(b *ir.Builder) *ir.Value {
 			x := constant(b, 8192)
 			for range 20 {
 				x = b.Node("topk", ir.Attrs{"axis": int64(0), "k": sym.Const(8192), "largest": true}, x).Outputs[0]

@@ -10,10 +10,10 @@ import (
 )
 
 // Groups rewrites computations on groups of channels, [N, groups, C/groups, d…], as computations on channels,
-// [N, C, d…]: the derivative of a group normalisation, and the normalisation if the derivative reads it too. Positions
-// are summed for each channel first, and then the sums of a group's channels are added. Layout then sees one shape from
-// convolution to convolution. Modules without convolutions stay as they are, and so does a normalisation whose result
-// nothing else reads: Layout has a form of it.
+// [N, C, d…]: the derivative of a group normalisation, and the normalisation if the derivative reads it too. Each
+// channel's positions are summed first, and then the sums of a group's channels are added. Layout then sees one shape
+// from convolution to convolution. Modules without convolutions stay as they are, and so does a normalisation whose
+// operand and result are each read once: Layout has a form for it.
 func Groups(m *ir.Module) error {
 	if !slices.ContainsFunc(m.Funcs, func(f *ir.Func) bool { return convolves(f.Body) }) {
 		return nil
@@ -35,13 +35,13 @@ func convolves(b *ir.Block) bool {
 	})
 }
 
-// grouping is how channels are taken as groups.
+// grouping describes how a reshape splits channels into groups.
 type grouping struct {
 	flat, split []sym.Expr // [N, C, d…], [N, groups, C/groups, d…]
 	groups      int64
 }
 
-// groupsOf reads a value as [N, C, d…] taken as [N, groups, C/groups, d…]; x is nil if it is not.
+// groupsOf returns the value x, [N, C, d…], that v reshapes to [N, groups, C/groups, d…]; nil if v is something else.
 func groupsOf(d *sym.Dims, v *ir.Value) (x *ir.Value, g grouping) {
 	n := producer(v, "reshape")
 	if n == nil {
@@ -66,14 +66,14 @@ func groupsOf(d *sym.Dims, v *ir.Value) (x *ir.Value, g grouping) {
 	return n.Inputs[0], g
 }
 
-// one is [N, groups, 1, 1…].
+// one returns the shape [N, groups, 1, 1…].
 func (g *grouping) one() []sym.Expr {
 	shape := slices.Repeat([]sym.Expr{sym.Const(1)}, len(g.split))
 	shape[0], shape[1] = g.split[0], g.split[1]
 	return shape
 }
 
-// reduced is a reduction along a group's channels and positions, kept as axes of 1.
+// reduced reduces x along each group's channels and positions, which it keeps as axes of 1.
 func (g *grouping) reduced(b *ir.Builder, operator string, x *ir.Value) *ir.Value {
 	var positions []int64
 	for i := 2; i < len(g.flat); i++ {
@@ -84,7 +84,8 @@ func (g *grouping) reduced(b *ir.Builder, operator string, x *ir.Value) *ir.Valu
 	return ops.Reshape(b, b.Op(operator, ir.Attrs{"axes": []int64{2}, "keep": true}, y), g.one()...)
 }
 
-// flattened is an operand of a function of groups as one of a function of channels; nil if it is none.
+// flattened returns v, an operand of a function of groups, as an operand of the function of channels; nil if v has no
+// such form.
 func (g *grouping) flattened(d *sym.Dims, b *ir.Builder, v *ir.Value) *ir.Value {
 	shape := v.Type.Shape
 	if x, other := groupsOf(d, v); x != nil && sameShape(d, other.flat, g.flat) && other.groups == g.groups {
@@ -127,7 +128,7 @@ func normalisedGroups(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	return ops.Reshape(b, y, g.split...)
 }
 
-// all reports whether a node's axes are those of a group's channels and positions.
+// all reports whether a node's axes are exactly the axes of a group's channels and positions.
 func (g *grouping) all(n *ir.Node) bool {
 	axes := axesFrom(n)
 	for i, axis := range axes {
@@ -169,7 +170,7 @@ func functionOfGroups(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	return ops.Reshape(b, b.Op(n.Op.Name(), n.Attrs, in...), g.split...)
 }
 
-// joinedAgain is channels that were taken as groups, taken as channels again.
+// joinedAgain drops two reshapes, of channels to groups and of the groups to the same channels.
 func joinedAgain(r *rewriting, _ *ir.Builder, n *ir.Node) *ir.Value {
 	if x, _ := groupsOf(r.Dims(), n.Inputs[0]); x != nil && sameType(r.Dims(), x.Type, n.Outputs[0].Type) {
 		return x

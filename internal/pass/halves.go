@@ -9,16 +9,16 @@ import (
 	"github.com/weirml/weir/internal/ops"
 )
 
-// Halves has products of f16 with constant weights read their other operand as f32: it is widened once, not for each
-// product it is a part of. Sums are of f32 as before, and results are rounded to f16. Weights of matrix products stay
-// f16; those of convolutions, which each of many positions reads, are widened while compiling, unless something else
-// reads them. Convolutions in groups stay as they are.
+// Halves makes products of f16 with constant weights read their other operand as f32: the operand is widened once, and
+// not for each product of elements. Sums are of f32 as before, and results are rounded to f16. Weights of matrix
+// products stay f16; weights of convolutions, which many positions read, are widened while compiling, unless another
+// node reads them. Convolutions in groups stay as they are.
 func Halves(m *ir.Module) error {
-	type place struct {
+	type key struct {
 		block *ir.Block
 		value *ir.Value
 	}
-	wide := map[place]*ir.Value{} // operands that several products read
+	wide := map[key]*ir.Value{} // operands that several products read
 	return apply(m, []rule{{"a product of widened halves", []string{"matmul", "convolution"},
 		func(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 			x, w := n.Inputs[0], n.Inputs[1]
@@ -28,7 +28,7 @@ func Halves(m *ir.Module) error {
 				convolution && n.Attrs.Int("groups", 1) != 1 {
 				return nil
 			}
-			at := place{r.block, x}
+			at := key{r.block, x}
 			if wide[at] == nil {
 				wide[at] = ops.Cast(b, x, dtype.F32)
 			}

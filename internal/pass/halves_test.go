@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestHalves: products of f16 with weights read their other operand as f32, once for all that read it; weights of
-// matrix products stay f16, those of convolutions do not, and what is not f16, in groups, or a product of two results
-// stays as it is.
+// TestHalves shows that products of f16 with weights read their other operand as f32, widened once for all readers.
+// Weights of matrix products stay f16, and weights of convolutions do not. Products of other types, convolutions in
+// groups, and products of two results stay as they are.
 func TestHalves(t *testing.T) {
 	text := runCase(t, "halves", `main @main(%x: f16[2, 2], %p: f16[1, 2, 3, 3], %f: f32[2, 2]) {
   const %a: f16[2, 2] = [1, 2, 3, 1]

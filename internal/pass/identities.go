@@ -10,8 +10,8 @@ import (
 )
 
 // Identities removes nodes that change nothing: sums with 0, products with 1, slices of all elements, padding by 0
-// elements, concatenations of one operand, casts to the same type, reshapes to the same shape. It joins two reshapes,
-// slices or exact casts in a row to one.
+// elements, concatenations of one operand, casts to the same type, reshapes to the same shape. It joins two reshapes or
+// slices in a row to one, and two casts if the first loses nothing.
 func Identities(m *ir.Module) error { return apply(m, identities) }
 
 var identities = []rule{
@@ -142,7 +142,7 @@ func wholeSlice(r *rewriting, _ *ir.Builder, n *ir.Node) *ir.Value {
 // sliceOfSlice joins a slice of a slice to one.
 func sliceOfSlice(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	inner := producer(n.Inputs[0], "slice")
-	if inner == nil || r.uses[n.Inputs[0]] != 1 { // parts of a part that is there anyway are left as they are
+	if inner == nil || r.uses[n.Inputs[0]] != 1 { // the inner slice stays for its other readers
 		return nil
 	}
 	begin, step := slices.Clone(inner.Attrs.Exprs("begin")), slices.Clone(inner.Attrs.Ints("step"))
@@ -213,8 +213,8 @@ func concatOfOne(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	return ops.Concat(b, axis, kept...)
 }
 
-// exact reports whether type to holds every number of type from.
-func exact(from, to dtype.DType) bool {
+// holdsEvery reports whether type to holds every number of type from.
+func holdsEvery(from, to dtype.DType) bool {
 	wider := map[dtype.DType][]dtype.DType{
 		dtype.F16: {dtype.F32, dtype.F64}, dtype.BF16: {dtype.F32, dtype.F64}, dtype.F32: {dtype.F64},
 		dtype.Bool: {dtype.F16, dtype.F32, dtype.F64, dtype.I32, dtype.I64, dtype.U8, dtype.I8},
@@ -232,7 +232,7 @@ func sameCast(_ *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 		return x
 	}
 	inner := producer(x, "cast")
-	if inner == nil || !exact(inner.Inputs[0].Type.DType, x.Type.DType) {
+	if inner == nil || !holdsEvery(inner.Inputs[0].Type.DType, x.Type.DType) {
 		return nil
 	}
 	if inner.Inputs[0].Type.DType == to {

@@ -15,8 +15,8 @@ import (
 // Integers computes matrix products and convolutions of dequantized bytes from the bytes: the sums are of integers, in
 // i32, and are scaled afterwards. The weights must be constants. Scales must be constants, finite and positive, one for
 // all elements of the left operand, and one for all or for each output channel of the weights; no sum may leave i32. A
-// sum of floats is rounded at each step and this one is not, so results differ from those of the model's own products
-// by what the floats round.
+// sum of floats is rounded at each step and a sum of integers is not, so results differ from the model's own by the
+// rounding of floats.
 func Integers(m *ir.Module) error {
 	c := ir.NewInference(m)
 	for _, f := range m.Funcs {
@@ -40,18 +40,19 @@ var integers = []rule{
 // signBit is the number added to signed bytes to make them unsigned.
 const signBit = 128
 
-// bytesOf is what a dequantize makes floats of: bytes, their scales and their zero points.
+// bytesOf is the operands of a dequantize: bytes, their scales and their zero points.
 type bytesOf struct {
 	value  *ir.Value
 	scales []float64 // one, or one for each index of the axis
-	zeros  []int64   // as many, or one
+	zeros  []int64   // as many as scales, or one
 	axis   int
 }
 
 // scaleLeast and scaleMost bound the scales: the product of two, and its reciprocal, stay normal numbers of f32.
 const scaleLeast, scaleMost = 1e-17, 1e17
 
-// bytesOf reads a value as dequantized bytes; ok is false of others, and where a scale is of another form.
+// bytesOf returns the bytes that v dequantizes; ok is false if v is something else, or if Integers cannot use its
+// scales or zero points.
 func (r *rewriting) bytesOf(v *ir.Value) (d bytesOf, ok bool) {
 	n := producer(v, "dequantize")
 	if n == nil || v.Type.DType != dtype.F32 || n.Attrs.Int("block", 0) != 0 || n.Inputs[1].Type.DType != dtype.F32 {
@@ -91,7 +92,7 @@ func (r *rewriting) bytesOf(v *ir.Value) (d bytesOf, ok bool) {
 	return d, true
 }
 
-// most is the largest magnitude of a byte less its zero point.
+// most returns the largest magnitude of a byte less its zero point.
 func (d *bytesOf) most() (most int64) {
 	dt := d.value.Type.DType
 	for _, z := range d.zeros {
@@ -108,8 +109,8 @@ type weightBytes struct {
 	depth    int64 // products in a sum
 }
 
-// weightsOf reads a product's weights, whose channels are their given axis and whose sums have so many steps; nil where
-// they are of another form.
+// weightsOf returns a product's weights, whose channels lie along axis and whose sums have depth products; nil if the
+// weights are not dequantized constant bytes with usable scales.
 func (r *rewriting) weightsOf(v *ir.Value, axis int, depth int64) *weightBytes {
 	d, ok := r.bytesOf(v)
 	if !ok || d.value.Const == nil || len(d.scales) > 1 && d.axis != axis {
@@ -127,8 +128,8 @@ func (w *weightBytes) fits(x *bytesOf) bool {
 	return len(x.scales) == 1 && len(x.zeros) == 1 && w.depth <= math.MaxInt32/(x.most()*w.most())
 }
 
-// signed makes unsigned weights signed ones with other zero points: the machine multiplies unsigned bytes with signed
-// ones.
+// signed makes unsigned weights signed, and adapts their zero points: the machine multiplies unsigned bytes by signed
+// bytes.
 func (w *weightBytes) signed(b *ir.Builder) {
 	if w.value.Type.DType != dtype.U8 {
 		return
@@ -145,12 +146,12 @@ func (w *weightBytes) signed(b *ir.Builder) {
 	}
 }
 
-// zeroOf is the zero point of a channel.
+// zeroOf returns the zero point of a channel.
 func (w *weightBytes) zeroOf(channel int64) int64 {
 	return w.zeros[min(channel, int64(len(w.zeros)-1))]
 }
 
-// sums are the sums of each channel's weights as they are stored.
+// sums returns the sum of each channel's weights as they are stored.
 func (w *weightBytes) sums(axis int) []int64 {
 	t, release := tensor.Temporary(w.constant.DType(), w.constant.Shape()...)
 	defer release()
@@ -174,8 +175,8 @@ func (w *weightBytes) sums(axis int) []int64 {
 	return sums
 }
 
-// perChannel is a constant with one element for each channel, or one for all if they are the same, that is broadcast
-// along the channels' axis of a result, after which so many others lie.
+// perChannel returns a constant of the elements that of gives for the channels, or of one element if they are all
+// equal. The constant is broadcast along the channels' axis of a result; after is the number of axes after that axis.
 func (w *weightBytes) perChannel(b *ir.Builder, name string, dt dtype.DType, after int,
 	of func(channel int64) float64) *ir.Value {
 	count := int64(1)
@@ -206,7 +207,7 @@ func (w *weightBytes) perChannel(b *ir.Builder, name string, dt dtype.DType, aft
 	return b.Constant(name, t)
 }
 
-// scaled makes the product of the floats of the sums Σ x·w, in i32, of bytes as they are stored:
+// scaled makes the product of the dequantized floats from the sums Σ x·w, in i32, of the stored bytes:
 // Σ (x − x₀)·(w − w₀) is Σ x·w − w₀·Σ (x − x₀) − x₀·Σ w. perWeight is Σ (x − x₀), broadcast to the sums; nil if w₀ is
 // 0.
 func (w *weightBytes) scaled(b *ir.Builder, x *bytesOf, sums, perWeight *ir.Value, axis, after int) *ir.Value {
@@ -225,7 +226,7 @@ func (w *weightBytes) scaled(b *ir.Builder, x *bytesOf, sums, perWeight *ir.Valu
 	return ops.Binary(b, ops.Mul, ops.Cast(b, sums, dtype.F32), scales)
 }
 
-// productOfBytes is a matrix product of dequantized bytes with dequantized weights.
+// productOfBytes rewrites a matrix product of dequantized bytes with dequantized weights.
 func productOfBytes(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	if n.Attrs.DType("dtype") != dtype.Invalid || n.Attrs.Bool("transpose_a") {
 		return nil
@@ -258,8 +259,8 @@ func productOfBytes(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	return w.scaled(b, &x, sums, each, columns, 0)
 }
 
-// convolutionOfBytes is a convolution of dequantized bytes with dequantized weights. Padding is with the zero point, as
-// zeros were before.
+// convolutionOfBytes rewrites a convolution of dequantized bytes with dequantized weights. It pads the bytes with the
+// zero point, which stands for the 0 that the model pads with.
 func convolutionOfBytes(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	x, ok := r.bytesOf(n.Inputs[0])
 	if !ok || n.Attrs.DType("dtype") != dtype.Invalid || ops.Last(n) || ops.HasHoles(n) || x.value.Const != nil {
@@ -295,14 +296,14 @@ func convolutionOfBytes(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	return y
 }
 
-// hasPadding reports whether a convolution sees padding.
+// hasPadding reports whether a convolution with these attributes has padding.
 func hasPadding(attrs ir.Attrs) bool {
 	some := func(e sym.Expr) bool { return !e.Equal(sym.Const(0)) }
 	return slices.ContainsFunc(attrs.Exprs("begin"), some) || slices.ContainsFunc(attrs.Exprs("end"), some)
 }
 
-// padded is the bytes that a convolution sees, with their zero point around them, and takes that padding off the
-// convolution's attributes. A zero point of 0 leaves it to the convolution. channels is the axis of the channels.
+// padded returns the bytes that a convolution reads, padded with their zero point, and removes the padding from the
+// convolution's attributes. If the zero point is 0, the convolution itself pads. channels is the axis of the channels.
 func padded(b *ir.Builder, x *ir.Value, zero int64, attrs ir.Attrs, channels int) *ir.Value {
 	if zero == 0 || !hasPadding(attrs) {
 		return x
@@ -319,9 +320,9 @@ func padded(b *ir.Builder, x *ir.Value, zero int64, attrs ir.Attrs, channels int
 	return y
 }
 
-// unsigned has signed bytes that are quantised, moved and dequantized, and read by nothing else, be unsigned ones with
-// a zero point that is greater by 128: all results stay the same, and the machine multiplies such bytes with signed
-// weights.
+// unsigned makes signed bytes unsigned, with a zero point that is greater by 128, if they are quantised, only moved,
+// and dequantized, and no other node reads them. All results stay the same, and the machine multiplies unsigned bytes
+// by signed weights.
 func unsigned(b *ir.Builder) {
 	users := map[*ir.Value][]*ir.Node{}
 	results, zeros := map[*ir.Value]bool{}, map[string]*ir.Value{}
@@ -353,11 +354,11 @@ func unsigned(b *ir.Builder) {
 	}
 }
 
-// signedMost is how many nodes that signed bytes pass are looked at.
+// signedMost is the largest number of nodes that are followed from a quantize to its dequantizes.
 const signedMost = 256
 
-// signedReaders are the nodes between a quantize and the dequantizes that read what it makes, both included; ok is
-// false if anything else reads it, or a zero point is not a constant.
+// signedReaders returns the nodes from a quantize to the dequantizes of its result, both included; ok is false if
+// another node reads the bytes, or if a zero point is not a constant.
 func signedReaders(q *ir.Node, users map[*ir.Value][]*ir.Node, results map[*ir.Value]bool) (nodes []*ir.Node, ok bool) {
 	for nodes = []*ir.Node{q}; len(nodes) <= signedMost; {
 		done := true
@@ -398,8 +399,7 @@ func knownZero(n *ir.Node) bool {
 	return ok && n.Inputs[1].Const != nil
 }
 
-// moveOver has a node work on unsigned bytes in the place of signed ones. zeros are the zero points that were made so
-// far.
+// moveOver makes a node work on unsigned bytes instead of signed bytes. zeros holds the zero points made so far.
 func moveOver(b *ir.Builder, n *ir.Node, zeros map[string]*ir.Value) {
 	switch n.Op.Name() {
 	case "dequantize":

@@ -9,12 +9,13 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// zeros is a constant's contents where a text leaves them out.
+// zeros returns the contents of constants whose elements a text leaves out.
 func zeros(_ string, dt dtype.DType, shape []int64, _ int64) (*tensor.Tensor, error) {
 	return tensor.New(dt, shape...)
 }
 
-// TestIntegersFit has products whose sums reach the limits of i32, and products beyond: those stay products of floats.
+// TestIntegersFit rewrites products whose sums just fit in i32; products whose sums may leave i32 stay products of
+// floats.
 func TestIntegersFit(t *testing.T) {
 	for _, c := range []struct {
 		depth    int64

@@ -17,8 +17,8 @@ var joined = []rule{
 	{"reshape of reshape", []string{"reshape"}, reshaped},
 	{"same shape", []string{"reshape"}, sameShaped},
 	{"rows of a product", []string{"matmul"}, rowsOfProduct},
-	{"rows split behind a product", []string{"reshape"}, rowsSplitBehind},
-	{"axis split behind a slice", []string{"reshape"}, splitBehindSlice},
+	{"rows split behind a product", []string{"reshape"}, rowsSplitAfter},
+	{"axis split behind a slice", []string{"reshape"}, splitAfterSlice},
 	{"rows of normalisation", []string{"normalize"}, rowsOfNormalisation},
 	{"rows of a function", ops.ElementwiseNames(), rowsOfFunction},
 }
@@ -48,8 +48,8 @@ func rowsOfProduct(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	return ops.Reshape(b, b.Op("matmul", n.Attrs, x, n.Inputs[1]), n.Outputs[0].Type.Shape...)
 }
 
-// rowsSplitBehind moves a reshape that splits a product's rows before the product, if its operand is a reshape anyway.
-func rowsSplitBehind(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
+// rowsSplitAfter moves a reshape that splits a product's rows before the product, if its operand is a reshape anyway.
+func rowsSplitAfter(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	product := producer(n.Inputs[0], "matmul")
 	if product == nil || r.owner[product] != r.block || r.uses[n.Inputs[0]] != 1 || product.Attrs.Bool("transpose_a") ||
 		len(product.Inputs[1].Type.Shape) != 2 {
@@ -66,9 +66,9 @@ func rowsSplitBehind(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	return b.Op("matmul", product.Attrs, rows, product.Inputs[1])
 }
 
-// splitBehindSlice splits the axis that a slice cuts before it is cut, whole pieces of it, rather than behind: heads
-// are split so.
-func splitBehindSlice(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
+// splitAfterSlice moves a reshape that splits the axis of a slice before the slice, if the slice takes entire pieces of
+// the split axis: models cut heads out of joined heads so.
+func splitAfterSlice(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	cut := producer(n.Inputs[0], "slice")
 	if cut == nil || r.owner[cut] != r.block || r.uses[n.Inputs[0]] != 1 || !steps(cut) {
 		return nil
@@ -88,7 +88,7 @@ func splitBehindSlice(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 		return nil
 	}
 	before, inside := elementsOf(x[:axis]), elementsOf(x[axis+1:])
-	for at := range len(out) - 1 { // the axis of whole pieces, of which the slice takes some
+	for at := range len(out) - 1 { // the axis of the pieces, of which the slice takes some
 		piece := elementsOf(out[at+1:])
 		if size, ok := piece.Const(); !ok || size < 2 || isOne(out[at]) ||
 			r.Dims().EQ(elementsOf(out[:at]), before) != sym.Yes {
@@ -107,7 +107,7 @@ func splitBehindSlice(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	return nil
 }
 
-// elementsOf is the number of elements of a shape.
+// elementsOf returns the number of elements of a shape.
 func elementsOf(shape []sym.Expr) sym.Expr {
 	n := sym.Const(1)
 	for _, x := range shape {
@@ -126,8 +126,8 @@ func rowsOfNormalisation(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	return ops.Reshape(b, y, n.Outputs[0].Type.Shape...)
 }
 
-// rowsOfFunction moves a reshape of rows after a function of single elements: the operands are rows of one shape, all
-// reshaped alike, or have the last axis alone.
+// rowsOfFunction moves a reshape of rows after a function of single elements. Each operand is either a reshape of rows
+// of one common shape, or has extent 1 along all axes but the last.
 func rowsOfFunction(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	var shape []sym.Expr
 	inputs := slices.Clone(n.Inputs)

@@ -10,22 +10,23 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Layout has convolutions take and give tensors with their channels last, [N, d…, C] in the place of [N, C, d…], and
-// with them what stands between: which of the other operators do the same is chosen so that as few bytes as possible
-// are transposed, by a cheapest cut through the graph of a block. Constants are seen transposed: whoever lays them out
-// for the code reads them so.
+// Layout makes convolutions read and write tensors with their channels last, [N, d…, C] instead of [N, C, d…], and with
+// them operators between the convolutions. It chooses these operators by a minimum cut through the graph of a block, so
+// that the fewest bytes are transposed. Constants are transposed while compiling.
 //
-// Some convolutions are given weights of zero for inputs that they do not see: which makes NaN of an infinity there.
+// Layout gives some convolutions weights of zero for inputs that they do not see. If such an input is infinite, the
+// result becomes NaN.
 func Layout(m *ir.Module) error { return layoutOf(m, false) }
 
-// LayoutWithoutHoles is Layout where no weights of zero are added.
+// LayoutWithoutHoles is Layout without the added weights of zero.
 func LayoutWithoutHoles(m *ir.Module) error { return layoutOf(m, true) }
 
-// layoutOf is Layout, or with withoutHoles LayoutWithoutHoles.
+// layoutOf is LayoutWithoutHoles if withoutHoles is true, else Layout.
 func layoutOf(m *ir.Module, withoutHoles bool) error {
 	c := ir.NewInference(m)
 	for _, f := range m.Funcs {
-		l := &layout{Inference: c, withoutHoles: withoutHoles, plain: map[*ir.Value]*ir.Value{}, gone: map[*ir.Value]bool{},
+		l := &layout{Inference: c, withoutHoles: withoutHoles, replaced: map[*ir.Value]*ir.Value{},
+			gone:   map[*ir.Value]bool{},
 			needed: map[*ir.Value]bool{},
 			holder: map[*ir.Value]*ir.Value{}}
 		l.uses = uses(f.Body, map[*ir.Value]int{})
@@ -52,35 +53,35 @@ func uses(b *ir.Block, count map[*ir.Value]int) map[*ir.Value]int {
 
 // form describes how a node is computed on tensors whose channels are last.
 type form struct {
-	images []bool      // by operand: it has channels; a constant is transposed for nothing
-	from   []*ir.Value // the operands; nil: the node's inputs
-	inner  []*ir.Node  // nodes between the operands and this one, which nothing else reads
-	plain  bool        // the result has no channels that could be last
-	gain   int64       // how many bytes' transposition it is worth
-	// build makes the node from operands whose channels are last where they are images.
+	images        []bool      // by operand: it has channels; transposing a constant costs nothing
+	from          []*ir.Value // the operands; nil: the node's inputs
+	inner         []*ir.Node  // nodes between the operands and this node, which no other node reads
+	dropsChannels bool        // the result has no channels that could be last
+	gain          int64       // bytes that may be transposed to compute the node in this form
+	// build makes the node from its operands; the images among them have their channels last.
 	build func(b *ir.Builder, n *ir.Node, in []*ir.Value) *ir.Value
 }
 
-// layout is the work on one function.
+// layout is the state of Layout for one function.
 type layout struct {
 	*ir.Inference
 	withoutHoles bool                    // no weights of zero are added
-	plain        map[*ir.Value]*ir.Value // what stands in the place of a value
-	turned       map[*ir.Value]*ir.Value // a value with its channels last, in the block at hand
+	replaced     map[*ir.Value]*ir.Value // the value that replaces a value
+	turned       map[*ir.Value]*ir.Value // a value with its channels last, in the current block
 	gone         map[*ir.Value]bool      // values that are computed with their channels last
-	needed       map[*ir.Value]bool      // values that some node takes as they were
-	holder       map[*ir.Value]*ir.Value // what has the model's name for a value, if not the value itself
-	consts       map[string]*ir.Value    // constants transposed in the block at hand, by name and permutation
-	forms        map[*ir.Node]*form      // of the block at hand
-	inner        map[*ir.Node]*ir.Node   // nodes that belong to the form of another, in the block at hand
-	uses         map[*ir.Value]int       // in the whole function
-	pieces       map[*ir.Value]*pieces   // what values of the block at hand are put together from
+	needed       map[*ir.Value]bool      // values that a node reads with their channels first
+	holder       map[*ir.Value]*ir.Value // the value that has the model's name for a value, if not the value itself
+	consts       map[string]*ir.Value    // constants transposed in the current block, by name and permutation
+	forms        map[*ir.Node]*form      // of the current block
+	inner        map[*ir.Node]*ir.Node   // by node of the current block: the node to whose form it belongs
+	uses         map[*ir.Value]int       // in the entire function
+	pieces       map[*ir.Value]*pieces   // the pieces that values of the current block are joined from
 	build        *ir.Builder
 }
 
 // current returns the value that replaces v, or v.
 func (l *layout) current(v *ir.Value) *ir.Value {
-	if p := l.plain[v]; p != nil {
+	if p := l.replaced[v]; p != nil {
 		return p
 	}
 	return v
@@ -117,10 +118,10 @@ func (l *layout) bytes(v *ir.Value) int64 {
 	return size
 }
 
-// cutWork is how many steps the search for a cut may take for each node.
+// cutWork is the number of steps for each node that the search for a cut may take.
 const cutWork = 4096
 
-// blocks works on a block, after the blocks inside it.
+// blocks applies the pass to a block, after the blocks inside it.
 func (l *layout) blocks(b *ir.Block) {
 	for _, n := range b.Nodes {
 		for _, region := range n.Regions {
@@ -153,7 +154,7 @@ func (l *layout) form(n *ir.Node) *form {
 		return nil
 	}
 	f := l.formOf(n)
-	if f == nil || !f.plain && len(n.Outputs[0].Type.Shape) < 3 {
+	if f == nil || !f.dropsChannels && len(n.Outputs[0].Type.Shape) < 3 {
 		return nil
 	}
 	if f.from == nil {
@@ -167,15 +168,15 @@ func (l *layout) form(n *ir.Node) *form {
 	return f
 }
 
-// choose finds the nodes that are to have their channels last: those on the near side of the cheapest cut, where
-// cutting a value costs its bytes.
+// choose finds the nodes that get their channels last: the nodes on the near side of a minimum cut, in which cutting a
+// value costs its bytes.
 func (l *layout) choose(b *ir.Block) map[*ir.Node]bool {
 	g := &network{}
 	g.node()        // near: channels last
 	far := g.node() // and not
 	nodes := map[*ir.Node]int32{}
-	// Of a value: joins its producer to those who want it with its channels first, and those who want them last to its
-	// producer.
+	// sides are two nodes of the network for a value: first stands between the producer and the readers that need the
+	// channels first, last between the readers that need the channels last and the producer.
 	type sides struct{ first, last int32 }
 	of := map[*ir.Value]sides{}
 	side := func(v *ir.Value) (sides, bool) {
@@ -186,7 +187,7 @@ func (l *layout) choose(b *ir.Block) map[*ir.Node]bool {
 			return s, true
 		}
 		producer := far
-		if at, ok := nodes[v.Node]; ok && !l.forms[v.Node].plain {
+		if at, ok := nodes[v.Node]; ok && !l.forms[v.Node].dropsChannels {
 			producer = at
 		}
 		s := sides{g.node(), g.node()}
@@ -240,7 +241,7 @@ func (l *layout) choose(b *ir.Block) map[*ir.Node]bool {
 	return chosen
 }
 
-// outside lists the values that the blocks inside a node take from around it.
+// outside lists the values that the blocks inside a node read and return.
 func outside(n *ir.Node) []*ir.Value {
 	var list []*ir.Value
 	for _, region := range n.Regions {
@@ -319,11 +320,11 @@ func (l *layout) replace(b *ir.Block) {
 
 // asItWas returns a value with its channels in their original position.
 func (l *layout) asItWas(v *ir.Value) *ir.Value {
-	if l.gone[v] && l.plain[v] == nil {
+	if l.gone[v] && l.replaced[v] == nil {
 		p := l.transposed(l.turned[v], ops.ChannelsFirst(len(v.Type.Shape)), v)
 		p.Known = v.Known
 		l.named(p, v)
-		l.plain[v] = p
+		l.replaced[v] = p
 	}
 	return l.current(v)
 }
@@ -338,7 +339,7 @@ func (l *layout) named(x, v *ir.Value) {
 	l.holder[v] = x
 }
 
-// transposed is a value turned, at the place of the node that computed like.
+// transposed returns v with its axes permuted, by a node with the source of the node that computes like.
 func (l *layout) transposed(v *ir.Value, perm []int64, like *ir.Value) *ir.Value {
 	source := l.build.Source
 	if like.Node != nil {
@@ -361,10 +362,10 @@ func (l *layout) withLast(v *ir.Value) *ir.Value {
 	return t
 }
 
-// unbuilt, where not nil, says which nodes cannot be built with their channels last: tests refuse each.
+// unbuilt, if not nil, reports which nodes cannot be built with their channels last. Tests set it.
 var unbuilt func(n *ir.Node) bool
 
-// last builds a node with its channels last; false if it cannot be.
+// last builds a node with its channels last; false if that fails.
 func (l *layout) last(n *ir.Node, f *form) bool {
 	in := make([]*ir.Value, len(f.from))
 	for i, v := range f.from {
@@ -386,7 +387,7 @@ func (l *layout) last(n *ir.Node, f *form) bool {
 	more := len(m.Requires) > requires
 	m.Requires, m.Proved = m.Requires[:requires], m.Proved[:proved]
 	want := out.Type
-	if !f.plain {
+	if !f.dropsChannels {
 		want.Shape = permutedShape(want.Shape, ops.ChannelsLast(len(want.Shape)))
 	}
 	if err != nil || more || !sameType(m.Dims, result.Type, want) || unbuilt != nil && unbuilt(n) {
@@ -400,12 +401,12 @@ func (l *layout) last(n *ir.Node, f *form) bool {
 		return false
 	}
 	fresh := len(l.build.Block.Nodes) > nodes && l.build.Block.Nodes[len(l.build.Block.Nodes)-1] == result.Node
-	if f.plain {
-		l.plain[out] = result
+	if f.dropsChannels {
+		l.replaced[out] = result
 	} else {
 		l.turned[out], l.gone[out] = result, true
 	}
-	if fresh && (f.plain || !l.needed[out]) {
+	if fresh && (f.dropsChannels || !l.needed[out]) {
 		l.named(result, out)
 	}
 	return true
@@ -420,7 +421,8 @@ func permutedShape(shape []sym.Expr, perm []int64) []sym.Expr {
 	return out
 }
 
-// constant is a constant under another shape, with its axes permuted; nil if v is none that can be.
+// constant returns the constant v under another shape, with its axes permuted; nil if v is no constant or cannot be
+// permuted.
 func (l *layout) constant(v *ir.Value, shape []sym.Expr, perm []int64) *ir.Value {
 	if v.Const == nil {
 		return nil

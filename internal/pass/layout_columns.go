@@ -10,16 +10,16 @@ import (
 )
 
 // This file computes transposed convolutions to few channels whose outputs see different numbers of the kernel's
-// elements: a product gives what each element makes of each position of the input, and each output adds up those that
-// it sees. Nothing is multiplied with the holes that outputs side by side would have.
+// elements. A product multiplies each position of the input by each element of the kernel, and each output adds up the
+// products that it sees. No products with holes are computed, which neighbouring outputs as channels would need.
 
 const (
-	columnsFilters  = 4  // output channels at most
-	columnsElements = 48 // of the kernel, for all output channels, at most: each is an addition's operand
-	columnsInner    = 16 // input channels at least, below which the additions take longer than the product
+	columnsFilters  = 4  // the most output channels
+	columnsElements = 48 // the most elements of the kernel, for all output channels: each is an addition's operand
+	columnsInner    = 16 // the least input channels: with fewer, the additions take longer than the product
 )
 
-// inColumns reports whether a transposed convolution, otherwise computed so, is one by columns.
+// inColumns reports whether a transposed convolution is better computed by columns than in the way how.
 func inColumns(n *ir.Node, how *transposed) bool {
 	w := n.Inputs[1].Const
 	if w == nil || n.Attrs.Int("groups", 1) != 1 || w.Shape()[1] > columnsFilters || w.Shape()[0] < columnsInner {
@@ -32,15 +32,15 @@ func inColumns(n *ir.Node, how *transposed) bool {
 	return elements <= columnsElements && slices.ContainsFunc(how.joined, func(a phasesAxis) bool { return !a.full() })
 }
 
-// columnsOf is a transposed convolution of x, [N, d…, I], by columns.
+// columnsOf builds a transposed convolution of x, [N, d…, I], by columns.
 func columnsOf(b *ir.Builder, n *ir.Node, x *ir.Value, begin []int64) *pieces {
 	w := n.Inputs[1].Const
 	inner, filters, kernel := w.Shape()[0], w.Shape()[1], w.Shape()[2:]
 	p := &pieces{extents: n.Outputs[0].Type.Shape[2:], how: &transposed{}}
 	var counts []int64
 	for i, k := range kernel {
-		list := apartOf(n.Attrs.Ints("strides")[i], k, n.Attrs.Ints("dilations")[i], begin[i])
-		p.how.apart, counts = append(p.how.apart, list), append(counts, int64(len(list)))
+		list := separateOf(n.Attrs.Ints("strides")[i], k, n.Attrs.Ints("dilations")[i], begin[i])
+		p.how.separate, counts = append(p.how.separate, list), append(counts, int64(len(list)))
 	}
 	columns := columnsFrom(b, n, x, inner, filters, kernel)
 	tensor.Each(counts, func(at []int64) {
@@ -49,7 +49,7 @@ func columnsOf(b *ir.Builder, n *ir.Node, x *ir.Value, begin []int64) *pieces {
 	return p
 }
 
-// columnsFrom is what each element of the kernel makes of each position: [N, k… · O, d…].
+// columnsFrom returns the products of each position and each element of the kernel: [N, k… · O, d…].
 func columnsFrom(b *ir.Builder, n *ir.Node, x *ir.Value, inner, filters int64, kernel []int64) *ir.Value {
 	from, elements, axes := n.Inputs[1].Const, int64(1), len(kernel)
 	for _, k := range kernel {
@@ -72,30 +72,30 @@ func columnsFrom(b *ir.Builder, n *ir.Node, x *ir.Value, inner, filters int64, k
 	return ops.Transpose(b, y, perm...)
 }
 
-// added is a piece, [N, u…, O]: of each element that its outputs see, the column, shifted.
+// added returns a piece, [N, u…, O]: the sum of the shifted columns of the elements that its outputs see.
 func (p *pieces) added(b *ir.Builder, columns *ir.Value, at, kernel []int64, filters int64, bias *ir.Value) *ir.Value {
-	size, places, counts := columns.Type.Shape, []sym.Expr{columns.Type.Shape[0]}, []int64{}
+	size, shape, counts := columns.Type.Shape, []sym.Expr{columns.Type.Shape[0]}, []int64{}
 	for i, t := range at {
-		places = append(places, b.Dims().Simplify(p.extents[i].CeilDiv(sym.Const(int64(len(p.how.apart[i]))))))
-		counts = append(counts, int64(len(p.how.apart[i][t].elements)))
+		shape = append(shape, b.Dims().Simplify(p.extents[i].CeilDiv(sym.Const(int64(len(p.how.separate[i]))))))
+		counts = append(counts, int64(len(p.how.separate[i][t].elements)))
 	}
-	places = append(places, sym.Const(filters))
+	shape = append(shape, sym.Const(filters))
 	var sum *ir.Value
 	tensor.Each(counts, func(tap []int64) {
 		element := int64(0)
 		begin, end := make([]sym.Expr, len(size)), make([]sym.Expr, len(size))
 		for i, t := range at {
-			a := p.how.apart[i][t]
+			a := p.how.separate[i][t]
 			element = element*kernel[i] + a.elements[tap[i]]
 			begin[2+i] = sym.Const(a.begin - tap[i]*a.dilation)
-			end[2+i] = b.Dims().Simplify(places[1+i].Sub(size[2+i]).Sub(begin[2+i]))
+			end[2+i] = b.Dims().Simplify(shape[1+i].Sub(size[2+i]).Sub(begin[2+i]))
 		}
-		part := ops.Pad(b, ops.SliceAxis(b, columns, 1, sym.Const(element*filters), sym.Const(filters)), nil, "constant",
+		column := ops.Pad(b, ops.SliceAxis(b, columns, 1, sym.Const(element*filters), sym.Const(filters)), nil, "constant",
 			begin, end)
 		if sum == nil {
-			sum = part
+			sum = column
 		} else {
-			sum = b.Op("add", nil, sum, part)
+			sum = b.Op("add", nil, sum, column)
 		}
 	})
 	if sum != nil {
@@ -103,9 +103,9 @@ func (p *pieces) added(b *ir.Builder, columns *ir.Value, at, kernel []int64, fil
 	}
 	switch {
 	case sum == nil && bias == nil:
-		return ops.Expand(b, b.Constant("none", tensor.Must(tensor.New(columns.Type.DType, 1))), places...)
+		return ops.Expand(b, b.Constant("none", tensor.Must(tensor.New(columns.Type.DType, 1))), shape...)
 	case sum == nil:
-		return ops.Expand(b, bias, places...)
+		return ops.Expand(b, bias, shape...)
 	case bias != nil:
 		return b.Op("add", nil, sum, bias)
 	}

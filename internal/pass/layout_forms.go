@@ -12,8 +12,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// formOf says how a node works on tensors whose channels are last; nil if it does not. Convolutions, and the transposes
-// and reshapes around them, are what the pass rewrites; all other operators say it themselves.
+// formOf returns the form of a node on tensors whose channels are last; nil if it has none. The pass itself knows the
+// forms of convolutions and of the transposes and reshapes around them; all other operators define their own.
 func (l *layout) formOf(n *ir.Node) *form {
 	f := l.ownForm(n)
 	switch n.Op.Name() {
@@ -34,7 +34,7 @@ func (l *layout) formOf(n *ir.Node) *form {
 	return f
 }
 
-// ownForm is the form that the node's operator says it has.
+// ownForm returns the form that the node's operator defines; nil if there is none.
 func (l *layout) ownForm(n *ir.Node) *form {
 	of := ops.Of(n)
 	if of.Last == nil {
@@ -44,7 +44,7 @@ func (l *layout) ownForm(n *ir.Node) *form {
 	if how == nil {
 		return nil
 	}
-	f := &form{images: how.Images, plain: how.DropsChannels}
+	f := &form{images: how.Images, dropsChannels: how.DropsChannels}
 	f.build = func(b *ir.Builder, n *ir.Node, in []*ir.Value) *ir.Value {
 		return b.Op(n.Op.Name(), with(n, how.Attrs), in...)
 	}
@@ -57,14 +57,14 @@ func (l *layout) ownForm(n *ir.Node) *form {
 	return f
 }
 
-// with is a node's attributes with some changed.
+// with returns a node's attributes with the changed ones replaced.
 func with(n *ir.Node, changed ir.Attrs) ir.Attrs {
 	attrs := maps.Clone(n.Attrs)
 	maps.Copy(attrs, changed)
 	return attrs
 }
 
-// convolution builds a convolution, with its weights turned, and with groups of few output channels joined.
+// convolution builds a convolution with its weights transposed, and with groups of few output channels joined.
 func (l *layout) convolution(b *ir.Builder, n *ir.Node, in []*ir.Value) *ir.Value {
 	in, groups := slices.Clone(in), n.Attrs.Int("groups", 1)
 	perm, attrs := ops.WeightsLast(n), ir.Attrs{"last": true}
@@ -80,11 +80,11 @@ func (l *layout) convolution(b *ir.Builder, n *ir.Node, in []*ir.Value) *ir.Valu
 	return b.Op(n.Op.Name(), with(n, attrs), in...)
 }
 
-// fewestFilters is how many output channels of a group fill a product's columns.
+// fewestFilters is the number of output channels that fill the columns of a product's tile.
 const fewestFilters = 16
 
-// joinedGroups makes one group of several that have few output channels each, whose weights [k…, I, O] get holes for
-// the inputs of the other groups: as many lanes work, on fewer and longer sums.
+// joinedGroups joins several groups of few output channels to one. The weights [k…, I, O] of a group get holes for the
+// inputs of the other groups: sums become fewer and longer, and fill the vectors.
 func joinedGroups(b *ir.Builder, w *ir.Value, groups int64) (*ir.Value, int64) {
 	shape := slices.Clone(w.Const.Shape())
 	rank := len(shape)
@@ -105,7 +105,8 @@ func joinedGroups(b *ir.Builder, w *ir.Value, groups int64) (*ir.Value, int64) {
 	joined := tensor.Must(tensor.New(w.Const.DType(), shape...))
 	from, to := floats(w.Const), floats(joined)
 	filters := shape[rank-1]
-	for row := int64(0); row*filters < int64(len(from)); row++ { // of one kernel element and input channel
+	// a row is the weights of one kernel element and input channel
+	for row := int64(0); row*filters < int64(len(from)); row++ {
 		element, i := row/inner, row%inner
 		for o := range filters {
 			to[(element*join*inner+o/each%join*inner+i)*filters+o] = noHole(from[row*filters+o])
@@ -114,7 +115,7 @@ func joinedGroups(b *ir.Builder, w *ir.Value, groups int64) (*ir.Value, int64) {
 	return b.Constant(w.Name, joined), groups / join
 }
 
-// noHole is a weight as those with holes have it; see ops.HasHoles.
+// noHole returns a weight as it stands among holes: 0 becomes −0, since 0 is a hole; see ops.HasHoles.
 func noHole[T float32 | float64](w T) T {
 	if w == 0 {
 		return T(math.Copysign(0, -1))
@@ -122,9 +123,9 @@ func noHole[T float32 | float64](w T) T {
 	return w
 }
 
-// formOfGroups is of [N, C, d…] taken as [N, groups, …], normalised along all axes after these two, and taken as
-// [N, C, d…] again. With channels last, sums over positions are taken for each channel, and then the sums of a group's
-// channels are added up.
+// formOfGroups returns the form of a group normalisation: [N, C, d…] is reshaped to [N, groups, …], normalised along
+// all axes after these two, and reshaped to [N, C, d…]. With channels last, each channel's positions are summed first,
+// and then the sums of a group's channels are added.
 func formOfGroups(l *layout, n *ir.Node) *form {
 	norm := producer(n.Inputs[0], "normalize")
 	if norm == nil || len(n.Inputs[0].Type.Shape) < 3 || l.uses[n.Inputs[0]] != 1 || len(n.Outputs[0].Type.Shape) < 3 {
@@ -138,7 +139,7 @@ func formOfGroups(l *layout, n *ir.Node) *form {
 	middle := norm.Outputs[0].Type.Shape
 	groups, fixed := middle[1].Const()
 	channels, known := shape[1].Const()
-	axes := ops.AxesLast(norm) // of the last axes, in order: all but the first and the one that is last now
+	axes := ops.AxesLast(norm) // all axes but the first and the channels'
 	for i, a := range axes {
 		if a != int64(i+1) {
 			return nil
@@ -157,26 +158,26 @@ func formOfGroups(l *layout, n *ir.Node) *form {
 		}}
 }
 
-// formOfTranspose is of transposes that bring channels to one of the two places. Of three axes, the same transpose
-// brings them to either: if its operand is computed with channels, it brings them last.
+// formOfTranspose returns the form of a transpose that moves channels first or last. With three axes, one permutation
+// does both: if the operand's node has a form with channels, the transpose moves them last.
 func formOfTranspose(l *layout, n *ir.Node) *form {
 	rank := len(n.Attrs.Ints("perm"))
 	if rank < 3 {
 		return nil
 	}
-	gain := l.bytes(n.Outputs[0]) + 1 // rather the one that is there than another
+	gain := l.bytes(n.Outputs[0]) + 1 // the model's transpose is preferred to a new one
 	same := func(_ *ir.Builder, _ *ir.Node, in []*ir.Value) *ir.Value { return in[0] }
 	from := l.forms[n.Inputs[0].Node]
 	switch perm := permutation(n); {
-	case slices.Equal(perm, ops.ChannelsFirst(rank)) && !(rank == 3 && from != nil && !from.plain):
+	case slices.Equal(perm, ops.ChannelsFirst(rank)) && !(rank == 3 && from != nil && !from.dropsChannels):
 		return &form{images: []bool{false}, gain: gain, build: same}
 	case slices.Equal(perm, ops.ChannelsLast(rank)):
-		return &form{images: []bool{true}, plain: true, gain: gain, build: same}
+		return &form{images: []bool{true}, dropsChannels: true, gain: gain, build: same}
 	}
 	return nil
 }
 
-// formOfFunction is of functions of single elements: operands of fewer axes get the others in front.
+// formOfFunction returns the form of a function of single elements. Operands with fewer axes get axes of 1 in front.
 func formOfFunction(l *layout, n *ir.Node) *form {
 	rank := len(n.Outputs[0].Type.Shape)
 	f := &form{images: make([]bool, len(n.Inputs))}
@@ -206,7 +207,7 @@ func formOfFunction(l *layout, n *ir.Node) *form {
 	return f
 }
 
-// reshapedLast is an operand in the given shape, with its channels last.
+// reshapedLast returns an operand in the given shape, with its channels last.
 func (l *layout) reshapedLast(b *ir.Builder, v *ir.Value, shape []sym.Expr) *ir.Value {
 	perm := ops.ChannelsLast(len(shape))
 	if c := l.constant(v, shape, perm); c != nil {

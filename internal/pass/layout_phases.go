@@ -10,21 +10,21 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// phasesAxis is a transposed convolution along one axis, with strides s: output s·u + t sees input u + tap − begin
-// through element first[t] + s·(last[t] − tap) of the kernel, wherever that is one, for each tap. From the outputs,
-// those from cut on are the convolution's.
+// phasesAxis describes a transposed convolution along one axis, with stride s: for each tap, output s·u + t sees input
+// u + tap − begin through element first[t] + s·(last[t] − tap) of the kernel, if the kernel has that element. The
+// convolution's outputs begin at output cut.
 type phasesAxis struct {
 	stride, kernel, taps int64
 	begin                int64
 	first, last          []int64 // by t
 	cut                  int64
-	outputs              sym.Expr // in all, a multiple of the stride
+	outputs              sym.Expr // number of all outputs, a multiple of the stride
 }
 
-// phasesOf says how to compute a transposed convolution along an axis. If that takes no more taps, the outputs are
-// counted from the first that is wanted.
+// phasesOf returns how to compute a transposed convolution along an axis. If that takes no more taps, output 0 is the
+// first output of the convolution.
 func phasesOf(stride, kernel, begin int64, extent sym.Expr) phasesAxis {
-	reach := (kernel + stride - 1) / stride // taps of each t at least
+	reach := (kernel + stride - 1) / stride // the least number of taps of each t
 	make := func(cut int64) phasesAxis {
 		a := phasesAxis{stride: stride, kernel: kernel, cut: cut}
 		least, most := (begin-cut)/stride, (stride-1+begin-cut)/stride
@@ -42,13 +42,13 @@ func phasesOf(stride, kernel, begin int64, extent sym.Expr) phasesAxis {
 	return make(begin)
 }
 
-// element is the kernel's element by which t sees a tap; false for none.
+// element returns the index of the kernel's element through which t sees a tap; false if there is none.
 func (a phasesAxis) element(t, tap int64) (int64, bool) {
 	k := a.first[t] + a.stride*(a.last[t]-tap)
 	return k, tap <= a.last[t] && k < a.kernel
 }
 
-// full reports whether every output sees an element of the kernel by every tap.
+// full reports whether every output sees an element of the kernel at every tap.
 func (a phasesAxis) full() bool {
 	for t := range a.stride {
 		for tap := range a.taps {
@@ -60,27 +60,29 @@ func (a phasesAxis) full() bool {
 	return true
 }
 
-// mostApart is up to how many convolutions a transposed one becomes.
-const mostApart = 27
+// mostSeparate is the largest number of convolutions that a transposed convolution is divided into.
+const mostSeparate = 27
 
-// lanes is how many neighbouring channels are computed together, about: a machine's vector.
+// lanes is about the number of neighbouring channels that a vector holds.
 const lanes = 16
 
-// movedCost is how many multiplications of vectors take as long as to move one that was computed already.
+// movedCost is the cost of moving a computed vector, in multiplications of vectors.
 const movedCost = 8
 
-// apart is the part of a transposed convolution along one axis that gives every stride-th output: a convolution with
-// stride 1 of its own, with so many of the kernel's elements, in the order of the inputs that they see.
-type apart struct {
+// separateAxis describes, along one axis, the convolution with stride 1 that gives every stride-th output of a
+// transposed convolution. elements are the indices of the kernel's elements that it reads, in the order of the inputs
+// they see.
+type separateAxis struct {
 	elements        []int64
 	dilation, begin int64
 }
 
-// apartOf takes a transposed convolution along an axis apart: part t gives the outputs s·u + t, with strides s.
-func apartOf(stride, kernel, dilation, begin int64) []apart {
-	list := make([]apart, stride)
+// separateOf divides a transposed convolution along an axis with stride s: element t of the result gives the outputs
+// s·u + t.
+func separateOf(stride, kernel, dilation, begin int64) []separateAxis {
+	list := make([]separateAxis, stride)
 	for t := range list {
-		a := apart{dilation: 1}
+		a := separateAxis{dilation: 1}
 		least := int64(0)
 		for k := kernel - 1; k >= 0; k-- {
 			p := int64(t) + begin - k*dilation // times the stride: from output u on, the input that element k sees
@@ -101,14 +103,15 @@ func apartOf(stride, kernel, dilation, begin int64) []apart {
 	return list
 }
 
-// transposed is how a transposed convolution is computed: along the first axes by convolutions apart, along the others,
-// joined, by one whose channels are those of strides × strides neighbouring outputs.
+// transposed describes how a transposed convolution is computed: along the first axes by separate convolutions, and
+// along the other axes by one convolution whose channels hold strides × strides neighbouring outputs.
 type transposed struct {
-	apart  [][]apart
-	joined []phasesAxis
+	separate [][]separateAxis
+	joined   []phasesAxis
 }
 
-// formOfTransposed is of transposed convolutions: convolutions with stride 1, whose outputs are put side by side.
+// formOfTransposed returns the form of a transposed convolution: convolutions with stride 1 whose outputs are
+// interleaved.
 func formOfTransposed(l *layout, n *ir.Node) *form {
 	if n.Outputs[0].Type.DType != dtype.F32 {
 		return nil
@@ -140,7 +143,7 @@ func formOfTransposed(l *layout, n *ir.Node) *form {
 	}}
 }
 
-// input is a node's input, or nil.
+// input returns a node's input; nil if it has none of that index.
 func input(n *ir.Node, i int) *ir.Value {
 	if i < len(n.Inputs) {
 		return n.Inputs[i]
@@ -148,8 +151,8 @@ func input(n *ir.Node, i int) *ir.Value {
 	return nil
 }
 
-// chooseTransposed chooses how many axes are joined: those that take the fewest multiplications, without the movement
-// of outputs if that can be; nil if there is no way.
+// chooseTransposed chooses the number of joined axes that costs least, in multiplications and in movements of outputs;
+// nil if the convolution cannot be computed so.
 func (l *layout) chooseTransposed(n *ir.Node, begin []int64) *transposed {
 	strides, kernel, dilations := n.Attrs.Ints("strides"), n.Attrs.Ints("kernel"), n.Attrs.Ints("dilations")
 	groups, w := n.Attrs.Int("groups", 1), n.Inputs[1].Type.Shape
@@ -158,7 +161,7 @@ func (l *layout) chooseTransposed(n *ir.Node, begin []int64) *transposed {
 	if !known || !fixed || groups < 1 {
 		return nil
 	}
-	inner, axes, whole := channels/groups, len(begin), l.withoutHoles || n.Inputs[1].Const == nil // without holes
+	inner, axes, noHoles := channels/groups, len(begin), l.withoutHoles || n.Inputs[1].Const == nil // without holes
 	var best *transposed
 	least := int64(0)
 	for _, joined := range []int{1, axes, 0} {
@@ -166,8 +169,8 @@ func (l *layout) chooseTransposed(n *ir.Node, begin []int64) *transposed {
 		cost, moved, parts, channels, full := inner, false, int64(1), groups*filters, true
 		for i := range axes {
 			if i < axes-joined {
-				list := apartOf(strides[i], kernel[i], dilations[i], begin[i])
-				how.apart, parts, cost = append(how.apart, list), parts*strides[i], cost*kernel[i]
+				list := separateOf(strides[i], kernel[i], dilations[i], begin[i])
+				how.separate, parts, cost = append(how.separate, list), parts*strides[i], cost*kernel[i]
 				continue
 			}
 			a := phasesOf(strides[i], kernel[i], begin[i], n.Outputs[0].Type.Shape[2+i])
@@ -175,14 +178,14 @@ func (l *layout) chooseTransposed(n *ir.Node, begin []int64) *transposed {
 			cost, channels, full = cost*a.taps, channels*strides[i], full && a.full()
 			moved = moved || a.cut != 0 || joined > 1 || groups > 1
 		}
-		if parts > mostApart || joined > 0 && (whole && !full || slices.ContainsFunc(dilations[axes-joined:],
+		if parts > mostSeparate || joined > 0 && (noHoles && !full || slices.ContainsFunc(dilations[axes-joined:],
 			func(d int64) bool {
 				return d != 1
 			})) {
 			continue
 		}
 		if parts > 1 && channels < lanes/2 {
-			moved = true // outputs of so few channels are not written apart
+			moved = true // so few channels are not written directly between others
 		}
 		if cost *= (channels + lanes - 1) / lanes; moved {
 			cost += movedCost * ((channels*parts + lanes - 1) / lanes)
@@ -194,18 +197,18 @@ func (l *layout) chooseTransposed(n *ir.Node, begin []int64) *transposed {
 	return best
 }
 
-// pieces are the outputs of a transposed convolution, or of a function of single elements of one, before they are put
-// side by side: by place among the neighbours along the axes apart, [N, u…, O].
+// pieces are the outputs of a transposed convolution, or of functions of its elements, before they are interleaved. A
+// piece, [N, u…, O], has the outputs of one position among the neighbours along the separate axes.
 type pieces struct {
 	how     *transposed
-	extents []sym.Expr // in the end, by spatial axis
+	extents []sym.Expr // by spatial axis: the extent of the interleaved result
 	list    []*ir.Value
 }
 
 // of builds the convolutions of x, whose channels are last.
 func (p *pieces) of(b *ir.Builder, n *ir.Node, x *ir.Value) {
 	var counts []int64
-	for _, list := range p.how.apart {
+	for _, list := range p.how.separate {
 		counts = append(counts, int64(len(list)))
 	}
 	tensor.Each(counts, func(at []int64) { p.list = append(p.list, p.convolution(b, n, x, at)) })
@@ -215,27 +218,27 @@ func (p *pieces) of(b *ir.Builder, n *ir.Node, x *ir.Value) {
 func (p *pieces) convolution(b *ir.Builder, n *ir.Node, x *ir.Value, at []int64) *ir.Value {
 	groups, bias := n.Attrs.Int("groups", 1), input(n, 2)
 	filters, _ := n.Inputs[1].Type.Shape[1].Const()
-	window, places, holes := ops.Window{}, []sym.Expr{x.Type.Shape[0]}, false
+	window, shape, holes := ops.Window{}, []sym.Expr{x.Type.Shape[0]}, false
 	var neighbours []int64 // by joined axis
 	all := int64(1)
 	along := func(i int, taps, dilation, begin int64, count sym.Expr) {
 		window.Kernel, window.Strides, window.Dilations = append(window.Kernel, taps), append(window.Strides, 1),
 			append(window.Dilations, dilation)
 		window.Begin = append(window.Begin, sym.Const(begin))
-		span := (taps-1)*dilation + 1
-		window.End = append(window.End, b.Dims().Simplify(count.Sub(x.Type.Shape[1+i]).Add(sym.Const(span-1-begin))))
-		places = append(places, count)
+		reach := (taps - 1) * dilation
+		window.End = append(window.End, b.Dims().Simplify(count.Sub(x.Type.Shape[1+i]).Add(sym.Const(reach-begin))))
+		shape = append(shape, count)
 	}
 	for i, t := range at {
-		a := p.how.apart[i][t]
+		a := p.how.separate[i][t]
 		along(i, int64(len(a.elements)), a.dilation, a.begin,
-			b.Dims().Simplify(p.extents[i].CeilDiv(sym.Const(int64(len(p.how.apart[i]))))))
+			b.Dims().Simplify(p.extents[i].CeilDiv(sym.Const(int64(len(p.how.separate[i]))))))
 	}
 	for i, a := range p.how.joined {
 		along(len(at)+i, a.taps, 1, a.begin, a.outputs.FloorDiv(sym.Const(a.stride)))
 		neighbours, all, holes = append(neighbours, a.stride), all*a.stride, holes || !a.full()
 	}
-	places = append(places, sym.Const(groups*filters*all))
+	shape = append(shape, sym.Const(groups*filters*all))
 	if slices.Contains(window.Kernel, 0) {
 		value := bias
 		if bias == nil {
@@ -243,7 +246,7 @@ func (p *pieces) convolution(b *ir.Builder, n *ir.Node, x *ir.Value, at []int64)
 		} else {
 			value = repeated(b, bias, groups, all)
 		}
-		return p.split(b, ops.Expand(b, value, places...), groups, neighbours)
+		return p.split(b, ops.Expand(b, value, shape...), groups, neighbours)
 	}
 	weights := p.computed
 	if n.Inputs[1].Const != nil {
@@ -261,7 +264,8 @@ func (p *pieces) convolution(b *ir.Builder, n *ir.Node, x *ir.Value, at []int64)
 	return p.split(b, b.Op("convolution", attrs, inputs...), groups, neighbours)
 }
 
-// constant are the weights of a piece with so many taps and neighbours by axis: [taps…, I, groups · neighbours · O].
+// constant returns the weights of a piece, [taps…, I, groups · neighbours · O], for the given numbers of taps and
+// neighbours by axis.
 func (p *pieces) constant(b *ir.Builder, n *ir.Node, at, taps, neighbours []int64) *ir.Value {
 	w, groups, all := n.Inputs[1].Const, n.Attrs.Int("groups", 1), int64(1)
 	inner, filters, holes := w.Shape()[0]/groups, w.Shape()[1], false
@@ -273,13 +277,13 @@ func (p *pieces) constant(b *ir.Builder, n *ir.Node, at, taps, neighbours []int6
 	tensor.Each(taps, func(tap []int64) {
 		element := int64(0)
 		for i, t := range at {
-			element += p.how.apart[i][t].elements[tap[i]] * from[2+i]
+			element += p.how.separate[i][t].elements[tap[i]] * from[2+i]
 		}
-		for row := range inner * groups { // of an input channel, one group after the other
+		for row := range inner * groups { // a row is an input channel of a group
 			tensor.Each(neighbours, func(t []int64) {
 				at, some := element+(row%groups*inner+row/groups)*from[0], true
 				for i, a := range p.how.joined {
-					axis := len(p.how.apart) + i
+					axis := len(p.how.separate) + i
 					k, ok := a.element(t[i], tap[axis])
 					at, some = at+k*from[2+axis], some && ok
 				}
@@ -299,22 +303,22 @@ func (p *pieces) constant(b *ir.Builder, n *ir.Node, at, taps, neighbours []int6
 	return b.Constant(n.Inputs[1].Name, weights)
 }
 
-// computed is constant of weights that are computed, and have no holes: the kernel's elements are put in order along
-// each axis, and axes then.
+// computed is constant for weights that are computed and have no holes: it orders the kernel's elements along each
+// axis, and then the axes.
 func (p *pieces) computed(b *ir.Builder, n *ir.Node, at, taps, neighbours []int64) *ir.Value {
-	w, groups, apart := n.Inputs[1], n.Attrs.Int("groups", 1), len(at)
+	w, groups, separate := n.Inputs[1], n.Attrs.Int("groups", 1), len(at)
 	channels, _ := w.Type.Shape[0].Const()
 	filters, _ := w.Type.Shape[1].Const()
 	shape, columns := []int64{groups, channels / groups, filters}, []int64{0}
 	perm := make([]int64, len(taps), len(taps)+3)
 	for i, count := range taps {
 		var elements []int64
-		if i < apart {
-			elements = p.how.apart[i][at[i]].elements
+		if i < separate {
+			elements = p.how.separate[i][at[i]].elements
 		} else {
 			for tap := range count {
-				for t := range neighbours[i-apart] {
-					k, _ := p.how.joined[i-apart].element(t, tap)
+				for t := range neighbours[i-separate] {
+					k, _ := p.how.joined[i-separate].element(t, tap)
 					elements = append(elements, k)
 				}
 			}
@@ -322,8 +326,8 @@ func (p *pieces) computed(b *ir.Builder, n *ir.Node, at, taps, neighbours []int6
 		w = ops.Gather(b, w, b.Constant("elements", tensor.Must(tensor.FromSlice(elements, int64(len(elements))))),
 			int64(2+i))
 		perm[i], shape = int64(len(shape)), append(shape, count)
-		if i >= apart {
-			columns, shape = append(columns, int64(len(shape))), append(shape, neighbours[i-apart])
+		if i >= separate {
+			columns, shape = append(columns, int64(len(shape))), append(shape, neighbours[i-separate])
 		}
 	}
 	perm = append(append(append(perm, 1), columns...), 2)
@@ -335,7 +339,7 @@ func (p *pieces) computed(b *ir.Builder, n *ir.Node, at, taps, neighbours []int6
 	return ops.Reshape(b, w, ir.Constants(append(slices.Clone(taps), channels/groups, last))...)
 }
 
-// repeated is a bias, that of each group so many times one after the other.
+// repeated returns a bias in which each group's elements are repeated times times.
 func repeated(b *ir.Builder, bias *ir.Value, groups, times int64) *ir.Value {
 	if times == 1 {
 		return bias
@@ -354,26 +358,26 @@ func repeated(b *ir.Builder, bias *ir.Value, groups, times int64) *ir.Value {
 	return b.Constant(bias.Name, all)
 }
 
-// split has neighbours that are channels of y be neighbours along the joined axes.
+// split moves the neighbours, which are channels of y, to the joined axes.
 func (p *pieces) split(b *ir.Builder, y *ir.Value, groups int64, neighbours []int64) *ir.Value {
 	if len(neighbours) == 0 {
 		return y
 	}
-	shape, apart := y.Type.Shape, len(p.how.apart)
-	split, perm, joined := slices.Clone(shape[:1+apart]), []int64{}, slices.Clone(shape[:1+apart])
-	for i := range 1 + apart {
+	shape, separate := y.Type.Shape, len(p.how.separate)
+	split, perm, joined := slices.Clone(shape[:1+separate]), []int64{}, slices.Clone(shape[:1+separate])
+	for i := range 1 + separate {
 		perm = append(perm, int64(i))
 	}
 	filters := shape[len(shape)-1]
 	for i, s := range neighbours {
-		split = append(split, shape[1+apart+i])
-		perm = append(perm, int64(1+apart+i), int64(1+apart+len(neighbours)+i))
+		split = append(split, shape[1+separate+i])
+		perm = append(perm, int64(1+separate+i), int64(1+separate+len(neighbours)+i))
 		joined = append(joined, p.how.joined[i].outputs)
 		filters = filters.FloorDiv(sym.Const(s))
 	}
 	if groups > 1 {
 		for i := range neighbours {
-			perm[2+apart+2*i]++
+			perm[2+separate+2*i]++
 		}
 		split, perm = append(split, sym.Const(groups)), append(perm, int64(len(split)))
 	}
@@ -385,11 +389,11 @@ func (p *pieces) split(b *ir.Builder, y *ir.Value, groups int64, neighbours []in
 	return ops.Reshape(b, ops.Transpose(b, ops.Reshape(b, y, split...), perm...), joined...)
 }
 
-// put puts the pieces side by side.
+// put interleaves the pieces.
 func (p *pieces) put(b *ir.Builder) *ir.Value {
 	list := p.list
-	for axis := len(p.how.apart) - 1; axis >= 0; axis-- {
-		count := len(p.how.apart[axis])
+	for axis := len(p.how.separate) - 1; axis >= 0; axis-- {
+		count := len(p.how.separate[axis])
 		if count == 1 {
 			continue
 		}
@@ -411,8 +415,8 @@ func (p *pieces) put(b *ir.Builder) *ir.Value {
 	begin, extent, step, cut := []sym.Expr{{}}, []sym.Expr{shape[0]}, []int64{1}, false
 	for i, want := range p.extents {
 		from := int64(0)
-		if i >= len(p.how.apart) {
-			from = p.how.joined[i-len(p.how.apart)].cut
+		if i >= len(p.how.separate) {
+			from = p.how.joined[i-len(p.how.separate)].cut
 		}
 		begin, extent, step = append(begin, sym.Const(from)), append(extent, want), append(step, 1)
 		cut = cut || from != 0 || b.Dims().EQ(shape[1+i], want) != sym.Yes
@@ -425,9 +429,9 @@ func (p *pieces) put(b *ir.Builder) *ir.Value {
 
 // like reports whether pieces lie as others do.
 func (p *pieces) like(q *pieces) bool {
-	same := len(p.how.apart) == len(q.how.apart) && slices.EqualFunc(p.extents, q.extents, sym.Expr.Equal)
-	for i := range p.how.apart {
-		same = same && len(p.how.apart[i]) == len(q.how.apart[i])
+	same := len(p.how.separate) == len(q.how.separate) && slices.EqualFunc(p.extents, q.extents, sym.Expr.Equal)
+	for i := range p.how.separate {
+		same = same && len(p.how.separate[i]) == len(q.how.separate[i])
 	}
 	for i, a := range p.how.joined {
 		same = same && a.cut == q.how.joined[i].cut
@@ -453,7 +457,7 @@ func (l *layout) inPieces(b *ir.Builder, n *ir.Node, in []*ir.Value) *ir.Value {
 			return nil
 		}
 	}
-	if p == nil || len(p.how.apart) == 0 {
+	if p == nil || len(p.how.separate) == 0 {
 		return nil
 	}
 	next := &pieces{how: p.how, extents: p.extents}

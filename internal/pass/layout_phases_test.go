@@ -11,11 +11,11 @@ import (
 	"github.com/weirml/weir/internal/ir/irtest"
 )
 
-// TestTransposed has Layout compute transposed convolutions of random geometry by others: what they give stays the
-// same, with sizes that are numbers and that are named, and none is left as it was.
+// TestTransposed applies Layout to transposed convolutions of random geometry, with extents that are numbers or named:
+// all are computed by other convolutions, and the results stay the same.
 func TestTransposed(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
-	apart, joined, columns := 0, 0, 0
+	separate, joined, columns := 0, 0, 0
 	for i := range 160 {
 		source := transposedModel(r, i%2 == 0)
 		head := fmt.Sprintf("case %d", i)
@@ -37,7 +37,7 @@ func TestTransposed(t *testing.T) {
 			t.Fatalf("%s: a transposed convolution is left\n%s", head, after)
 		}
 		if strings.Contains(text, "concat") {
-			apart++
+			separate++
 		}
 		if strings.Contains(text, "holes") {
 			joined++
@@ -54,8 +54,8 @@ func TestTransposed(t *testing.T) {
 			}
 		}
 	}
-	if apart < 40 || joined < 10 || columns < 5 {
-		t.Errorf("%d apart, %d joined, %d in columns", apart, joined, columns)
+	if separate < 40 || joined < 10 || columns < 5 {
+		t.Errorf("%d separate, %d joined, %d by columns", separate, joined, columns)
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// TestLongChains rewrites chains of tens of thousands of nodes, which patterns could follow from each of them to the
-// end: the time is in proportion to their length.
+// TestLongChains rewrites chains of thousands of nodes, which patterns could follow from each node to the end: the time
+// must be in proportion to their length.
 func TestLongChains(t *testing.T) {
 	const length = 5000
 	chains := map[string]func(b *ir.Builder, x *ir.Value) *ir.Value{

@@ -5,8 +5,8 @@ import (
 	"github.com/weirml/weir/internal/ops"
 )
 
-// Marks removes the nodes that only say how to differentiate: stops, and derivatives given by the model. When a module
-// is compiled its derivatives are nodes already.
+// Marks removes the nodes that only tell how to differentiate: stops, and derivatives that the model gives. When a
+// module is compiled, its derivatives are nodes already.
 func Marks(m *ir.Module) error {
 	unmarked := map[*ir.Value]*ir.Value{}
 	for _, f := range m.Funcs {

@@ -11,22 +11,22 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// pattern is a description of how a value is computed. It calls then for each way in which v can be read so, with what
-// it binds bound, until one is taken: then reports whether it is. A match is complete only if nothing but the match
-// itself reads what lies inside it.
+// pattern describes how a value is computed. It binds its names and calls then for each way in which v matches, until
+// then returns true; it reports whether then did. A match is complete only if no other node reads the values inside it.
 //
 //	product(is(1), the("x"), op("sigmoid", the("x")))  // x · sigmoid(x), in either order
 type pattern func(m *match, v *ir.Value, then func() bool) bool
 
-// match is a pattern's reading of a node so far.
+// match is a partial match of a pattern.
 type match struct {
 	r       *rewriting
 	values  map[string]*ir.Value
 	numbers map[string]float64
-	nodes   []*ir.Node // that are read, the root first
+	nodes   []*ir.Node // the matched nodes, the root first
 }
 
-// found is a rule's apply for a pattern: build writes what is found in another way, or returns nil.
+// found returns the apply function of a rule for a pattern: build builds the matched value in another way, or returns
+// nil.
 func found(p pattern, build func(b *ir.Builder, m *match) *ir.Value) func(*rewriting, *ir.Builder, *ir.Node) *ir.Value {
 	return func(r *rewriting, b *ir.Builder, n *ir.Node) (result *ir.Value) {
 		m := &match{r: r, values: map[string]*ir.Value{}, numbers: map[string]float64{}}
@@ -41,7 +41,7 @@ func found(p pattern, build func(b *ir.Builder, m *match) *ir.Value) func(*rewri
 	}
 }
 
-// closed reports whether the nodes inside the match are read by nodes of the match alone.
+// closed reports whether only nodes of the match read the values of the nodes inside the match.
 func (m *match) closed(root *ir.Node) bool {
 	inside := map[*ir.Value]int{}
 	seen := map[*ir.Node]bool{}
@@ -67,19 +67,19 @@ func (m *match) closed(root *ir.Node) bool {
 	return true
 }
 
-// value is what a name is bound to.
+// value returns the value that a name is bound to.
 func (m *match) value(name string) *ir.Value { return m.values[name] }
 
-// number is what a name of a number is bound to.
+// number returns the number that a name is bound to.
 func (m *match) number(name string) float64 { return m.numbers[name] }
 
-// local reports whether v is computed where the pattern's root is: what a loop's body reads from around it is not
-// computed anew each time.
+// local reports whether the block of the pattern's root computes v. A loop's body does not compute again the values
+// that it reads from around it.
 func (m *match) local(v *ir.Value) bool {
 	return v != nil && v.Const == nil && v.Node != nil && m.r.owner[v.Node] == m.r.block
 }
 
-// read goes on with n as part of the match.
+// read adds n to the match while it calls then.
 func (m *match) read(n *ir.Node, then func() bool) bool {
 	m.nodes = append(m.nodes, n)
 	if then() {
@@ -111,10 +111,10 @@ func (m *match) some(values []*ir.Value, patterns []pattern, then func() bool) b
 	return false
 }
 
-// the is a value with a name; twice the same name is the same value.
+// the matches any value and binds its name; the same name again matches the same value only.
 func the(name string) pattern { return as(name, nil) }
 
-// as binds a name to what p describes.
+// as matches p and binds a name to the value.
 func as(name string, p pattern) pattern {
 	return func(m *match, v *ir.Value, then func() bool) bool {
 		bound := m.values[name]
@@ -137,7 +137,7 @@ func as(name string, p pattern) pattern {
 	}
 }
 
-// op is the only result of an operator on operands as described, in this order.
+// op matches the only result of an operator whose operands match in, in this order.
 func op(name string, in ...pattern) pattern {
 	return func(m *match, v *ir.Value, then func() bool) bool {
 		if !m.local(v) || v.Node.Op.Name() != name || len(v.Node.Inputs) != len(in) || len(v.Node.Outputs) != 1 {
@@ -147,12 +147,12 @@ func op(name string, in ...pattern) pattern {
 	}
 }
 
-// both is op for an operator whose two operands may stand in either order.
+// both is op for two operands in either order.
 func both(name string, x, y pattern) pattern {
 	return either(op(name, x, y), func(m *match, v *ir.Value, then func() bool) bool { return op(name, y, x)(m, v, then) })
 }
 
-// either is any of several descriptions; the first that fits is taken.
+// either matches any of several patterns, of which it tries the first one first.
 func either(patterns ...pattern) pattern {
 	return func(m *match, v *ir.Value, then func() bool) bool {
 		for _, p := range patterns {
@@ -164,26 +164,26 @@ func either(patterns ...pattern) pattern {
 	}
 }
 
-// where is p with a condition on the value.
+// where matches p if the value meets a condition.
 func where(p pattern, cond func(m *match, v *ir.Value) bool) pattern {
 	return func(m *match, v *ir.Value, then func() bool) bool {
 		return p(m, v, func() bool { return cond(m, v) && then() })
 	}
 }
 
-// numeral describes a number: a certain one, or any with a name.
+// numeral describes a number: the given value, or any number, which it names.
 type numeral struct {
 	name  string
 	value float64
 }
 
-// is is a certain number, as far as the type of the elements can tell it from others.
+// is matches a number that equals x in the precision of the elements' type.
 func is(x float64) numeral { return numeral{value: x} }
 
-// let is any number, which it names; twice the same name is the same number.
+// let matches any number and binds its name; the same name again matches the same number only.
 func let(name string) numeral { return numeral{name: name} }
 
-// matches reports whether got is the number x describes, in the precision of dt, and binds its name for then.
+// matches reports whether x describes got, in the precision of dt, and then returns true. It binds x's name for then.
 func (x numeral) matches(m *match, dt dtype.DType, got float64, then func() bool) bool {
 	if x.name == "" {
 		return near(dt, got, x.value) && then()
@@ -199,14 +199,14 @@ func (x numeral) matches(m *match, dt dtype.DType, got float64, then func() bool
 	return false
 }
 
-// near reports whether two numbers are the same in the precision of dt, of at most f32's: constants of models were
-// often rounded to that.
+// near reports whether two numbers are equal in the precision of dt, but at most of f32: constants of models were often
+// rounded to f32.
 func near(dt dtype.DType, x, y float64) bool {
 	tolerance := map[dtype.DType]float64{dtype.F16: 2e-3, dtype.BF16: 1.6e-2}[dt]
 	return x == y || math.Abs(x-y) <= max(tolerance, 5e-7)*max(math.Abs(x), math.Abs(y))
 }
 
-// constant is a constant all of whose elements are the number.
+// constant matches a constant whose elements are all the number x.
 func constant(x numeral) pattern {
 	return func(m *match, v *ir.Value, then func() bool) bool {
 		got, ok := uniform(v)
@@ -214,10 +214,11 @@ func constant(x numeral) pattern {
 	}
 }
 
-// uniformMost is the number of elements up to which a constant is looked through for whether they are all the same.
+// uniformMost is the largest number of elements of a constant that uniform compares.
 const uniformMost = 1 << 16
 
-// uniform is the number that all elements of a constant are, to the bit; false if v is no such.
+// uniform returns the number that all elements of a constant equal to the bit; false if v is no such constant, or if
+// the number is NaN.
 func uniform(v *ir.Value) (float64, bool) {
 	if v == nil || v.Const == nil || v.Const.Len() == 0 || v.Const.Len() > uniformMost || !v.Type.DType.IsFloat() &&
 		!v.Type.DType.IsInt() {
@@ -233,7 +234,7 @@ func uniform(v *ir.Value) (float64, bool) {
 	return first, first == first
 }
 
-// element is an element as a number. Integers beyond 2⁵³ are rounded.
+// element returns element i as a float64. It rounds integers beyond 2⁵³.
 func element(t *tensor.Tensor, i int64) float64 {
 	if t.DType().IsFloat() {
 		return t.Float(i)
@@ -241,12 +242,12 @@ func element(t *tensor.Tensor, i int64) float64 {
 	return float64(t.Int(i))
 }
 
-// product is a number times factors, in any order and however they are put in brackets: as products, quotients by
+// product matches a number times factors, in any order and with any brackets. It sees through products, quotients by
 // constants, negations and small powers.
 func product(by numeral, factors ...pattern) pattern { return flat(by, factors, 1, (*terms).multiply) }
 
-// sum is a number plus terms, in any order and however they are put in brackets.
-func sum(plus numeral, parts ...pattern) pattern { return flat(plus, parts, 0, (*terms).add) }
+// sum matches a number plus terms, in any order and with any brackets.
+func sum(plus numeral, summands ...pattern) pattern { return flat(plus, summands, 0, (*terms).add) }
 
 // terms is a product or a sum without its brackets.
 type terms struct {
@@ -254,9 +255,10 @@ type terms struct {
 	number float64
 	list   []*ir.Value
 	nodes  []*ir.Node
-	most   int
+	most   int // the number of factors or terms of the pattern
 }
 
+// flat matches a product or a sum without its brackets: collect takes it apart, and begin is its neutral number.
 func flat(number numeral, patterns []pattern, begin float64,
 	collect func(t *terms, v *ir.Value, top bool) bool) pattern {
 	return func(m *match, v *ir.Value, then func() bool) bool {
@@ -277,21 +279,21 @@ func flat(number numeral, patterns []pattern, begin float64,
 	}
 }
 
-// leaf adds a part that is not taken apart any further; false if there are too many.
+// leaf adds a factor or term; false if there are more than the pattern has.
 func (t *terms) leaf(v *ir.Value) bool {
 	t.list = append(t.list, v)
 	return len(t.list) <= t.most
 }
 
-// termsMost is how many nodes one product or sum is taken apart into; what lies behind stays together.
+// termsMost is the largest number of nodes of one product or sum that are taken apart.
 const termsMost = 16
 
-// opened reports whether v is the result of a node that may be taken apart: one that is read once, or the one that the
-// pattern begins at.
+// opened reports whether v's node may be taken apart: v is read once, or it is the value that the pattern begins at.
 func (t *terms) opened(v *ir.Value, top bool) bool {
 	return len(t.nodes) < termsMost && t.m.local(v) && len(v.Node.Outputs) == 1 && (top || t.m.r.uses[v] == 1)
 }
 
+// multiply adds the factors of v; false if there are more than the pattern has.
 func (t *terms) multiply(v *ir.Value, top bool) bool {
 	if x, ok := uniform(v); ok {
 		t.number *= x
@@ -327,6 +329,7 @@ func (t *terms) multiply(v *ir.Value, top bool) bool {
 	return t.leaf(v)
 }
 
+// add adds the terms of v; false if there are more than the pattern has.
 func (t *terms) add(v *ir.Value, top bool) bool {
 	if x, ok := uniform(v); ok {
 		t.number += x

@@ -16,14 +16,14 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// miss is one thing changed in a case of testdata, that a pass must look at.
+// miss is one change of a case of testdata that a pass must notice.
 type miss struct {
 	what   string
 	change func(m *ir.Module)
 }
 
-// misses are all things that may be changed in a module: each attribute, one element or all of each constant, the order
-// of two operands, and who reads a value.
+// misses lists the changes of a module: of each attribute, of one element or all of each constant, of the order of two
+// operands, and of the readers of a value.
 func misses(m *ir.Module) (list []miss) {
 	add := func(what string, change func(m *ir.Module)) { list = append(list, miss{what, change}) }
 	for i, n := range m.Main.Body.Nodes {
@@ -72,6 +72,7 @@ func misses(m *ir.Module) (list []miss) {
 	return list
 }
 
+// scaleElement multiplies an element of floats by a factor, and adds a small number to an integer instead.
 func scaleElement(t *tensor.Tensor, k int64, by float64) {
 	if t.DType().IsFloat() {
 		t.SetFloat(k, t.Float(k)*by)
@@ -80,7 +81,7 @@ func scaleElement(t *tensor.Tensor, k int64, by float64) {
 	t.SetInt(k, t.Int(k)+int64(2*by)-1)
 }
 
-// others are values that an attribute might have instead.
+// others returns other values of an attribute's type.
 func others(v any) (list []any) {
 	switch v := v.(type) {
 	case bool:
@@ -126,8 +127,7 @@ func inferred(m *ir.Module) (err error) {
 	return ir.Verify(m)
 }
 
-// finite reports whether all that a module computes are numbers of ordinary size: others are told apart by no
-// tolerance.
+// finite reports whether all elements are numbers of ordinary size: no tolerance fits other numbers.
 func finite(list []*tensor.Tensor) bool {
 	for _, t := range list {
 		for i := range t.Len() {
@@ -139,11 +139,12 @@ func finite(list []*tensor.Tensor) bool {
 	return true
 }
 
-// knownMisses are changes after which a pass rounds otherwise than this test allows, by a part of their line, and why.
+// knownMisses holds the changes after which a pass rounds more than this test allows: the reason, by a substring of the
+// change's line.
 var knownMisses = map[string]string{}
 
-// TestNearMisses changes every case of testdata, in one thing at a time, and runs its pass: what the module computes
-// stays the same, whether or not a rule still fires.
+// TestNearMisses makes one change at a time to every case of testdata and runs its pass: the module's results stay the
+// same, whether or not a rule still fires.
 func TestNearMisses(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -165,7 +166,7 @@ func TestNearMisses(t *testing.T) {
 					miss.change(before)
 					miss.change(after)
 					if inferred(before) != nil || inferred(after) != nil {
-						continue // it means nothing
+						continue // the changed module is not valid
 					}
 					total++
 					fires, err := missed(head, before, after)

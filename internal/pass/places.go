@@ -7,9 +7,9 @@ import (
 	"github.com/weirml/weir/internal/ops"
 )
 
-// Places makes an operator of every carve, which no other pass looks through, and drops the statements about memory:
-// ir.CheckMemory has found them right, and the compiler compares carves that share bytes once more in the order in
-// which the program runs. What is carved keeps its name. It reports whether there was a carve.
+// Places replaces every carve by an operator, which no other pass looks through, and drops the statements about memory:
+// ir.CheckMemory has verified them, and the compiler compares carves that share bytes once more in the order in which
+// the program runs. A carved value keeps its name. Places reports whether there was a carve.
 func Places(m *ir.Module) bool {
 	b := ir.NewBuilder(ir.NewInference(m), nil)
 	return places(b, m.Main.Body)

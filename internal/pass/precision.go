@@ -10,25 +10,25 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// BF16 has products of f32 with weights done with both operands rounded to bf16, and added up in f32: matrix products,
-// and convolutions that are not in groups. Relative to the sum of the products' magnitudes, results differ from those
-// of f32 by at most about 2⁻⁷ and what the order of a sum changes, since each rounding changes a factor by at most 2⁻⁸
-// of it; subnormal numbers may count as zeros. A weight that something else reads as well stays as it is, since it
-// would be held twice; but see tiedWeights.
+// BF16 computes products of f32 with weights from both operands rounded to bf16, with sums in f32: matrix products, and
+// convolutions that are not in groups. Relative to the sum of the products' magnitudes, results differ from the results
+// in f32 by at most about 2⁻⁷, and by the order of sums: each rounding changes a factor by at most 2⁻⁸ of it. Subnormal
+// numbers may count as zeros. A weight that another node reads too stays as it is, since it would be held twice; but
+// see tiedWeights.
 func BF16(m *ir.Module) error { return roundProducts(m, true) }
 
-// BF16Weights is BF16 for machines whose products of bf16 are no faster than those of f32: weights are rounded alone,
-// and widened when they are read.
+// BF16Weights is BF16 for machines on which products of bf16 are no faster than products of f32: only weights are
+// rounded, and they are widened when they are read.
 func BF16Weights(m *ir.Module) error { return roundProducts(m, false) }
 
-// roundProducts is BF16 if both operands are rounded, BF16Weights if the weights alone are.
+// roundProducts is BF16 if both is true, else BF16Weights.
 func roundProducts(m *ir.Module, both bool) error {
-	type place struct {
+	type key struct {
 		block *ir.Block
 		value *ir.Value
 		more  int64 // channels of zeros
 	}
-	rounded := map[place]*ir.Value{} // operands that several products read
+	rounded := map[key]*ir.Value{} // operands that several products read
 	tied, halves := tiedWeights(m), map[*ir.Value]*ir.Value{}
 	weightsOf := func(b *ir.Builder, w *ir.Value) *ir.Value {
 		if halves[w] == nil || !tied[w] {
@@ -53,7 +53,7 @@ func roundProducts(m *ir.Module, both bool) error {
 		}
 		weights := func() *ir.Value { return weightsOf(b, w) }
 		if both {
-			at := place{r.block, x, 0}
+			at := key{r.block, x, 0}
 			if !tied[w] {
 				at.more = oddChannels(n)
 			}
@@ -68,14 +68,15 @@ func roundProducts(m *ir.Module, both bool) error {
 	}}})
 }
 
-// Limits of adding channels: of an image, fewer become fewestChannels; of weights, more elements stay as they are.
+// An image with fewer channels than fewestChannels gets that many; weights with more elements than widerMost stay as
+// they are.
 const (
 	fewestChannels = 4
 	widerMost      = 1 << 20
 )
 
-// oddChannels is how many channels of zeros a convolution with its channels last needs, so that the machine can add up
-// two products of neighbours at a time: none if their number is even.
+// oddChannels returns the number of channels of zeros that a convolution with its channels last needs, so that the
+// machine can add two products of neighbours at a time: 0 if the number of channels is even.
 func oddChannels(n *ir.Node) int64 {
 	if n.Op.Name() != "convolution" || !ops.Last(n) {
 		return 0
@@ -88,7 +89,7 @@ func oddChannels(n *ir.Node) int64 {
 	return max(channels+1, fewestChannels) - channels
 }
 
-// moreChannels is a value with so many channels of zeros after its own, on its last axis.
+// moreChannels returns a value with more channels of zeros at the end of its last axis.
 func moreChannels(b *ir.Builder, x *ir.Value, more int64) *ir.Value {
 	if more == 0 {
 		return x
@@ -99,7 +100,7 @@ func moreChannels(b *ir.Builder, x *ir.Value, more int64) *ir.Value {
 	return ops.Pad(b, x, nil, "constant", make([]sym.Expr, rank), end)
 }
 
-// widerWeights is weights [..., C, O] in bf16, with so many channels of zeros after their own.
+// widerWeights returns weights [..., C, O] in bf16, with more input channels of zeros after their own.
 func widerWeights(w *tensor.Tensor, more int64) *tensor.Tensor {
 	shape := slices.Clone(w.Shape())
 	rank := len(shape)

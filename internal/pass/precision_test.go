@@ -8,9 +8,8 @@ import (
 	"github.com/weirml/weir/internal/ir/irtest"
 )
 
-// TestBF16: what is rounded to bf16, and what stays: an operand of two products is rounded once, and not at all if
-// weights are rounded alone; weights that something else reads, products of two results and convolutions in groups stay
-// in f32.
+// TestBF16 shows which products are rounded to bf16: an operand of two products is rounded once, and not at all by
+// BF16Weights; weights that another node reads, products of two results and convolutions in groups stay in f32.
 func TestBF16(t *testing.T) {
 	for _, c := range []struct {
 		pass  func(*ir.Module) error
@@ -44,8 +43,8 @@ func TestBF16(t *testing.T) {
 	}
 }
 
-// TestBF16Channels: an odd number of channels, which are last, becomes an even one, of the image once for all its
-// convolutions.
+// TestBF16Channels shows that an odd number of channels, which are last, becomes even, and that an image is padded once
+// for all its convolutions.
 func TestBF16Channels(t *testing.T) {
 	m := irtest.Parse(t, "channels", `main @main(%x: f32[1, 5, 5, 3], %y: f32[1, 5, 5, 6]) {
   const %a: f32[1, 1, 3, 2] = [1, 2, 3, 4, 5, 6]

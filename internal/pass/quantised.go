@@ -9,16 +9,16 @@ import (
 	"github.com/weirml/weir/internal/ops"
 )
 
-// Quantised has what only moves elements move them as they are stored: between a dequantize and a quantize with the
-// same scale and zero point there is nothing to compute, and a quarter of the bytes. Also the greatest of windows is
-// that of the integers. The results are the same to the bit. Products are left to Integers.
+// Quantised makes operators that only move or pick elements, such as max_pool, work on the stored integers, if they
+// stand between a dequantize and a quantize with the same scale and zero point: there is nothing to compute, and a
+// quarter of the bytes to move. The results are the same to the bit. Integers rewrites products.
 func Quantised(m *ir.Module) error { return apply(m, quantised) }
 
 var quantised = []rule{
 	{"moved as stored", []string{"quantize"}, movedAsStored},
 }
 
-// movesDeepest is how many moves are followed.
+// movesDeepest is the largest number of moves in a row that are followed.
 const movesDeepest = 8
 
 // movedAsStored moves the stored integers in place of the dequantized numbers.
@@ -68,7 +68,7 @@ func sameScale(q, d *ir.Node) bool {
 // nothing stands for an unknown zero point.
 const nothing = math.MinInt64
 
-// zeroOf is a node's zero point, one constant for all; 0 if it has none.
+// zeroOf returns a node's zero point: 0 if it has none, nothing if it is not one constant for all elements.
 func zeroOf(n *ir.Node) int64 {
 	if len(n.Inputs) < 3 || n.Inputs[2] == nil {
 		return 0

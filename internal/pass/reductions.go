@@ -8,9 +8,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Reductions recognises what combines the elements along axes and is spelled out: Softmax and its logarithm, LogSumExp,
-// the mean and norms, and normalisation to mean 0 and variance 1, or to mean square 1: the heart of layer, group,
-// instance and RMS normalisation, without their scale and shift.
+// Reductions recognises reductions along axes that a model spells out: Softmax and its logarithm, LogSumExp, the mean
+// and norms, and normalisation to mean 0 and variance 1, or to mean square 1, which layer, group, instance and RMS
+// normalisation share. Their scale and shift stay nodes of their own.
 func Reductions(m *ir.Module) error { return apply(m, reductions) }
 
 var reductions = []rule{
@@ -57,7 +57,7 @@ var reductions = []rule{
 				return nil
 			}
 			x := m.value("y")
-			if d := producer(x, "sub"); d != nil { // the greatest need not be taken out twice
+			if d := producer(x, "sub"); d != nil { // log_softmax subtracts the greatest element itself
 				if top := producer(d.Inputs[1], "reduce_max"); top != nil && top.Inputs[0] == d.Inputs[0] &&
 					slices.Equal(axesOf(top), axesOf(m.value("sum").Node)) {
 					x = d.Inputs[0]
@@ -85,51 +85,51 @@ var reductions = []rule{
 			normalized(false))},
 }
 
-// factor is a scale over the deviation of x, by which TensorFlow's exporter multiplies x and its mean apart.
+// factor matches a scale divided by the standard deviation of x. TensorFlow's exporter multiplies x and its mean by it
+// separately.
 var factor = as("factor", both("mul", either(inverse(root(deviation)), op("pow", deviation, constant(is(-0.5)))),
 	the("scale")))
 
-// deviation is the variance of x, and a small number.
+// deviation matches the variance of x plus a small number.
 var deviation = sum(let("epsilon"), reduction("variance", "reduce_mean", square(centred("d"))))
 
-// shifted is x, or x less its greatest element along axes.
+// shifted matches x, or x less its greatest element along axes.
 var shifted = either(op("sub", the("x"), reduction("top", "reduce_max", the("x"))), the("x"))
 
-// reduction is a reduction along axes that are known, which it names.
+// reduction matches a reduction of p along known axes, and binds name to it.
 func reduction(name, operator string, p pattern) pattern {
 	return as(name, where(op(operator, p), func(_ *match, v *ir.Value) bool { return v.Node.Attrs["axes"] != nil }))
 }
 
-// centred is x less its mean along axes; name is bound to the difference.
+// centred matches x less its mean along axes, and binds name to the difference.
 func centred(name string) pattern {
 	return as(name, op("sub", the("x"), reduction(name+" mean", "reduce_mean", the("x"))))
 }
 
-// square is p · p, and p².
+// square matches p · p and p².
 func square(p pattern) pattern { return either(op("mul", p, p), op("pow", p, constant(is(2)))) }
 
-// root is √p.
+// root matches √p.
 func root(p pattern) pattern { return either(op("sqrt", p), op("pow", p, constant(is(0.5)))) }
 
-// quotient is x / y.
+// quotient matches x / y and x · (1 / y).
 func quotient(x, y pattern) pattern {
 	return either(op("div", x, y), both("mul", x, inverse(y)))
 }
 
-// byRoot is x / √p.
+// byRoot matches x / √p.
 func byRoot(x, p pattern) pattern {
 	return either(quotient(x, root(p)), both("mul", x, op("pow", p, constant(is(-0.5)))))
 }
 
-// likewise builds a reduction of x along the axes of the one that is called sum, by another operator.
+// likewise builds a reduction of x by another operator, with the attributes of the reduction that is called sum.
 func likewise(operator string) func(*ir.Builder, *match) *ir.Value {
 	return func(b *ir.Builder, m *match) *ir.Value {
 		return b.Op(operator, m.value("sum").Node.Attrs, m.value("x"))
 	}
 }
 
-// axesOf are the axes that a reduction is along, from 0 on and in order. None at all are every axis where the list is
-// absent.
+// axesOf returns the axes in a reduction's attribute, from 0 on and ascending.
 func axesOf(n *ir.Node) []int64 {
 	rank := int64(len(n.Inputs[0].Type.Shape))
 	axes := slices.Clone(n.Attrs.Ints("axes"))
@@ -142,7 +142,7 @@ func axesOf(n *ir.Node) []int64 {
 	return axes
 }
 
-// extents is how many elements a reduction combines into one.
+// extents returns the number of elements that a reduction combines into one.
 func extents(n *ir.Node) sym.Expr {
 	count := sym.Const(1)
 	for _, a := range axesOf(n) {
@@ -158,7 +158,8 @@ func (m *match) sameAxes(x, y string) bool {
 		slices.Equal(axesOf(a.Node), axesOf(b.Node))
 }
 
-// axis is the single axis that the reduction called sum, and top if there is one, is along and keeps.
+// axis returns the single axis that the reduction called sum, and the one called top if there is one, reduces and
+// keeps.
 func (m *match) axis() (int64, bool) {
 	n := m.value("sum").Node
 	if len(axesOf(n)) != 1 || !n.Attrs.Bool("keep") || m.value("top") != nil && !m.sameAxes("sum", "top") {

@@ -8,9 +8,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Repeats sees elements that are repeated side by side, for which models put in axes of one, expand them and join them
-// to the axes before: in one loop that the kernel which reads them can do without. It also pads the elements of a few
-// channels, which are last, with the axis before them as one, so that they fill vectors.
+// Repeats recognises repetitions of elements, which models spell as axes of 1 that are expanded and joined to the axes
+// before: they become one node, which the kernel that reads them can absorb. If there are few channels, which are last,
+// it also joins them with the axis before them to pad that axis, so that elements fill vectors.
 func Repeats(m *ir.Module) error { return apply(m, repeats) }
 
 var repeats = []rule{
@@ -33,16 +33,16 @@ func repeat(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	}
 	var shape []sym.Expr
 	var times []int64
-	behind := false // an axis that is not expanded
+	follows := false // the axis before is not expanded
 	for i, extent := range from {
 		t, fixed := to[i].Const()
 		switch {
 		case sameShape(r.Dims(), from[i:i+1], to[i:i+1]):
-			shape, times, behind = append(shape, extent), append(times, 1), true
-		case !isOne(extent) || !fixed || t < 1 || !behind:
+			shape, times, follows = append(shape, extent), append(times, 1), true
+		case !isOne(extent) || !fixed || t < 1 || !follows:
 			return nil
 		default:
-			times[len(times)-1], behind = t, false
+			times[len(times)-1], follows = t, false
 		}
 	}
 	if len(shape) == len(from) || len(shape) != len(out) {
@@ -69,7 +69,7 @@ func repeatOfRepeat(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	return ops.Repeat(b, inner.Inputs[0], times)
 }
 
-// fewChannels is how many elements side by side leave most of a vector empty.
+// fewChannels is the number of adjacent elements below which most of a vector stays empty.
 const fewChannels = 16
 
 // joinedPad matches a padding by a constant of the axis before the last, if the last axis has few elements and no

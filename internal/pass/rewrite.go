@@ -16,12 +16,12 @@ type rule struct {
 	apply func(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value
 }
 
-// rewritesDeepest is how many times in a row the nodes that a rule builds may be rewritten again.
+// rewritesDeepest is the number of times in a row that the nodes which rules build may be rewritten again.
 const rewritesDeepest = 16
 
-// rewriting is the application of a table of rules to the functions of a module: every node is looked at once, after
-// what it is computed from. It keeps the model's names for values, adds no condition to the module, and leaves what
-// nothing reads any more out.
+// rewriting is the application of a table of rules to the functions of a module: every node is visited once, after the
+// nodes that compute its operands. It keeps the model's names for values, adds no condition to the module, and removes
+// the nodes that no node reads any more.
 type rewriting struct {
 	*ir.Inference
 	rules    map[string][]*rule
@@ -29,13 +29,13 @@ type rewriting struct {
 	owner    map[*ir.Node]*ir.Block
 	replaced map[*ir.Value]*ir.Value
 	gone     map[*ir.Node]bool
-	known    map[fact]sym.Expr // what was found out about constants
+	known    map[fact]sym.Expr // facts about constants
 	block    *ir.Block
-	after    []*ir.Node // of the block, what is not yet visited
+	after    []*ir.Node // the nodes of the block that are not visited yet
 	depth    int
 }
 
-// fact is something that may be known of a constant: which is looked through for it once.
+// fact identifies a question about a constant, whose elements are searched for the answer only once.
 type fact struct {
 	what string
 	of   *ir.Value
@@ -55,7 +55,7 @@ func (r *rewriting) about(what string, v *ir.Value, find func() (sym.Expr, bool)
 	return x, !x.Equal(sym.Const(-1))
 }
 
-// fired, where not nil, is told of each rule that has rewritten a node: tests count.
+// fired, if not nil, is called for each rule that has rewritten a node. Tests set it.
 var fired func(rule string)
 
 // apply rewrites a module by a table of rules.

@@ -8,9 +8,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Rotary recognises rotary position embedding that is spelled out: pairs of elements, the halves of the last axis or
-// neighbours in it, that are turned by angles; with cosines and sines for each pair, or for each element, twice the
-// same.
+// Rotary recognises rotary position embedding that a model spells out: pairs of elements, from the two halves of the
+// last axis or neighbours in it, are rotated by angles. There is a cosine and a sine for each pair, or for each
+// element, and then both elements of a pair have the same.
 func Rotary(m *ir.Module) error { return apply(m, rotary) }
 
 var rotary = []rule{
@@ -26,21 +26,22 @@ var rotary = []rule{
 			turnedWith(true))},
 }
 
-// spread is x · C + turned · S, where turned has the elements of each pair of x exchanged, the first of them negated.
+// spread matches x · C + turned · S. turned has the elements of each pair of x exchanged, and the first one negated.
 func spread(turned pattern) pattern {
 	return both("add", both("mul", the("x"), the("cos")), both("mul", turned, the("sin")))
 }
 
-// real and imaginary are the parts of pairs that are turned.
-func real(part func(which int64) pattern) pattern {
-	return op("sub", both("mul", part(0), the("cos")), both("mul", part(1), the("sin")))
+// real matches the first elements of rotated pairs; element matches the first or second elements of x's pairs.
+func real(element func(which int64) pattern) pattern {
+	return op("sub", both("mul", element(0), the("cos")), both("mul", element(1), the("sin")))
 }
 
-func imaginary(part func(which int64) pattern) pattern {
-	return both("add", both("mul", part(0), the("sin")), both("mul", part(1), the("cos")))
+// imaginary matches the second elements of rotated pairs.
+func imaginary(element func(which int64) pattern) pattern {
+	return both("add", both("mul", element(0), the("sin")), both("mul", element(1), the("cos")))
 }
 
-// half is the first or second half of x along its last axis.
+// half matches the first or second half of x along its last axis.
 func half(which int64) pattern {
 	return where(op("slice", the("x")), func(m *match, v *ir.Value) bool {
 		x, n := m.value("x"), v.Node
@@ -52,8 +53,8 @@ func half(which int64) pattern {
 	})
 }
 
-// neighbour is every other element of x along its last axis, from the first or second on: by steps of 2, or as a column
-// of pairs.
+// neighbour matches every other element of x along its last axis, from the first or second on: by steps of 2, or as a
+// column of pairs.
 func neighbour(which int64) pattern {
 	stepped := where(op("slice", the("x")), func(m *match, v *ir.Value) bool {
 		n, last := v.Node, len(v.Type.Shape)-1
@@ -79,7 +80,7 @@ func neighbour(which int64) pattern {
 	return either(stepped, column)
 }
 
-// alike reports whether a slice takes everything along every axis but one.
+// alike reports whether a slice takes all elements along every axis except but.
 func alike(d *sym.Dims, n *ir.Node, but int) bool {
 	for i, begin := range n.Attrs.Exprs("begin") {
 		if i != but && (!begin.Equal(sym.Const(0)) || d.EQ(n.Outputs[0].Type.Shape[i],
@@ -90,8 +91,8 @@ func alike(d *sym.Dims, n *ir.Node, but int) bool {
 	return true
 }
 
-// joins reports whether the concatenation that was found joins pairs of x as they were: halves along the last axis, or
-// along a new one behind it.
+// joins reports whether the matched concatenation joins the elements of x's pairs in their order: halves along the last
+// axis, or neighbours along a new axis after it.
 func joins(m *match, interleaved bool) bool {
 	n, x := m.value("turned").Node, m.value("x")
 	rank := len(x.Type.Shape)
@@ -119,7 +120,8 @@ func turnedWith(interleaved bool) func(*ir.Builder, *match) *ir.Value {
 	}
 }
 
-// turnedBy builds the rotation by cosines and sines of the elements, where those of a pair are the same.
+// turnedBy builds the rotation by cosines and sines of the elements; nil unless both elements of each pair have the
+// same.
 func turnedBy(interleaved bool) func(*ir.Builder, *match) *ir.Value {
 	return func(b *ir.Builder, m *match) *ir.Value {
 		if !joins(m, interleaved) {
@@ -137,18 +139,18 @@ func turnedBy(interleaved bool) func(*ir.Builder, *match) *ir.Value {
 	}
 }
 
-// halvedDeepest is how many operations are followed to where something was doubled.
+// halvedDeepest is the longest chain of operations that is followed back to the node that doubles the elements.
 const halvedDeepest = 12
 
-// halving computes again, of half as many elements, what comes after elements were doubled.
+// halving computes values again with half as many elements, from the values before they were doubled.
 type halving struct {
 	*ir.Builder
 	r     *rewriting
-	once  func(h *halving, v *ir.Value) *ir.Value // what v has twice; nil if that is not seen
+	once  func(h *halving, v *ir.Value) *ir.Value // the value that v doubles; nil if v doubles none
 	found map[*ir.Value]*ir.Value
 }
 
-// of is v with one of each two elements of its last axis that are the same for certain; nil if they are not.
+// of returns v with one element of each pair of its last axis; nil if the two elements are not certain to be equal.
 func (h *halving) of(v *ir.Value, depth int) *ir.Value {
 	if x, seen := h.found[v]; seen {
 		return x
@@ -161,7 +163,7 @@ func (h *halving) of(v *ir.Value, depth int) *ir.Value {
 	return x
 }
 
-// follow is of for what is computed from values that were doubled.
+// follow is of for a value that is computed from doubled values.
 func (h *halving) follow(v *ir.Value, depth int) *ir.Value {
 	b := h.Builder
 	rank := len(v.Type.Shape)
@@ -225,7 +227,7 @@ func (h *halving) halves(v *ir.Value) *ir.Value {
 	return nil
 }
 
-// neighbours is what v has twice, each element beside itself.
+// neighbours returns the value whose every element v has twice, side by side; nil if v is something else.
 func (h *halving) neighbours(v *ir.Value) *ir.Value {
 	b, rank := h.Builder, len(v.Type.Shape)
 	if n := producer(v, "reshape"); n != nil {
@@ -251,7 +253,7 @@ func (h *halving) neighbours(v *ir.Value) *ir.Value {
 	return nil
 }
 
-// doubled is the even size of a constant's last axis; 0 if it is none.
+// doubled returns the extent of a constant's last axis if it is even; 0 otherwise, and if v is no constant of floats.
 func doubled(v *ir.Value) int64 {
 	if v.Const == nil || v.Const.Rank() == 0 || v.Const.Len() == 0 || !v.Type.DType.IsFloat() || v.Const.Len() > 1<<24 {
 		return 0
@@ -263,8 +265,8 @@ func doubled(v *ir.Value) int64 {
 	return size
 }
 
-// twins reports whether all pairs of a constant's elements are the same; first and second say where the i-th pair lies,
-// with h pairs in a row.
+// twins reports whether the two elements of each pair of a constant are equal; first and second return the flat indices
+// of the i-th pair, with h pairs in a row.
 func (h *halving) twins(what string, v *ir.Value, size int64, first, second func(i, h int64) int64) bool {
 	_, same := h.r.about(what, v, func() (sym.Expr, bool) {
 		for i := range v.Const.Len() / 2 {

@@ -11,9 +11,9 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Scales puts factors and summands of channels, as batch normalisation leaves them behind a convolution or a product
-// with constant weights, into the weights and the bias: f32 and f64, where nothing else reads the weights. The results
-// differ by the rounding of the weights.
+// Scales moves factors and summands of channels, which batch normalisation leaves after a convolution or a product with
+// constant weights, into the weights and the bias. Types are f32 and f64, and no other node may read the weights. The
+// results differ by the rounding of the weights.
 func Scales(m *ir.Module) error { return apply(m, scales) }
 
 var scales = []rule{
@@ -23,15 +23,15 @@ var scales = []rule{
 	{"summands joined", []string{"add", "sub"}, summandsJoined},
 }
 
-// weighted is a convolution or a product whose weights are a constant of its own.
+// weighted is a convolution or a product with constant weights that no other node reads.
 type weighted struct {
 	node     *ir.Node
 	channels int64
-	axis     int // of the result: the channels
-	along    int // of the weights: the channels
+	axis     int // the channels' axis of the result
+	along    int // the channels' axis of the weights
 }
 
-// weightedBy is what computes v, where that is a convolution or a product as Scales changes it.
+// weightedBy returns the node that computes v if it is a convolution or a product that Scales may change.
 func (r *rewriting) weightedBy(v *ir.Value) (w weighted, ok bool) {
 	if !r.inside(v) || v.Type.DType != dtype.F32 && v.Type.DType != dtype.F64 {
 		return w, false
@@ -61,8 +61,8 @@ func (r *rewriting) weightedBy(v *ir.Value) (w weighted, ok bool) {
 	return w, ok && w.channels > 1
 }
 
-// perChannel is a constant's elements, one for each channel of a result of the given rank; nil if they are no such,
-// or all the same.
+// perChannel returns a constant's elements, one for each channel of a result of the given rank; nil if v is no such
+// constant or an element is not finite.
 func (w weighted) perChannel(v *ir.Value, rank int) []float64 {
 	if v.Const == nil || v.Const.Len() != w.channels || len(v.Type.Shape) > rank {
 		return nil
@@ -81,8 +81,8 @@ func (w weighted) perChannel(v *ir.Value, rank int) []float64 {
 	return out
 }
 
-// operands are the value that varies and the constant of an operation; ok is false if they stand in an order that it
-// does not allow, or if both vary.
+// operands returns the variable operand and the constant operand of a node; ok is false if both vary, or if the
+// constant is first and the operator is not commutative.
 func operands(n *ir.Node) (x, c *ir.Value, ok bool) {
 	x, c = n.Inputs[0], n.Inputs[1]
 	if x.Const != nil && ops.Of(n).Commutative {
@@ -91,7 +91,8 @@ func operands(n *ir.Node) (x, c *ir.Value, ok bool) {
 	return x, c, x.Const == nil && c.Const != nil
 }
 
-// factorsOf are the factors by which a product or quotient scales channels.
+// factorsOf returns the factors by which a product or quotient with the constant c scales channels; nil if there are
+// none, or a divisor is 0.
 func (w weighted) factorsOf(n *ir.Node, c *ir.Value) []float64 {
 	factors := w.perChannel(c, len(n.Outputs[0].Type.Shape))
 	if n.Op.Name() == "div" {
@@ -127,20 +128,20 @@ func factorIntoWeights(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	return b.Op(w.node.Op.Name(), w.node.Attrs, inputs...)
 }
 
-// scaled is a constant times one factor for each index of an axis.
+// scaled returns a constant times a factor for each index of an axis.
 func scaled(b *ir.Builder, v *ir.Value, axis int, factors []float64) *ir.Value {
 	from := v.Const
 	t, err := tensor.Deferred(from.DType(), from.Shape(), from, from.Major(),
-		func(to *tensor.Tensor, part int, begin, end int64) {
-			from.Fill(to, part, begin, end)
+		func(to *tensor.Tensor, along int, begin, end int64) {
+			from.Fill(to, along, begin, end)
 			inner, factors := int64(1), factors
 			for _, extent := range from.Shape()[axis+1:] {
 				inner *= extent
 			}
-			if part == axis {
+			if along == axis {
 				factors = factors[begin:end]
-			} else if part > axis {
-				inner = inner / from.Shape()[part] * (end - begin)
+			} else if along > axis {
+				inner = inner / from.Shape()[along] * (end - begin)
 			}
 			if y, err := tensor.Data[float32](to); err == nil {
 				for i := range y {
@@ -186,8 +187,8 @@ func summandIntoBias(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	return b.Op("convolution", w.node.Attrs, w.node.Inputs[0], w.node.Inputs[1], b.Constant(c.Name, bias))
 }
 
-// onSum takes a node apart that combines a constant, outer, with a sum: inner is the sum's node, of a constant c and of
-// channels x that the weights of w give. inner is nil if the node is of another form.
+// onSum matches a node that combines a constant, outer, with a sum: inner is the sum's node, whose operands are a
+// constant c and the result x of w. inner is nil if the node does not match.
 func (r *rewriting) onSum(n *ir.Node) (inner *ir.Node, w weighted, x, c, outer *ir.Value) {
 	v, outer, ok := operands(n)
 	if !ok || !r.inside(v) || producer(v, "add") == nil && producer(v, "sub") == nil {
@@ -202,7 +203,7 @@ func (r *rewriting) onSum(n *ir.Node) (inner *ir.Node, w weighted, x, c, outer *
 	return v.Node, w, x, c, outer
 }
 
-// factorBeforeSummand is (x + c) · f as x · f + c · f, whose factor goes into x's weights.
+// factorBeforeSummand builds (x + c) · f as x · f + c · f; the factor then moves into x's weights.
 func factorBeforeSummand(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	inner, w, x, c, f := r.onSum(n)
 	rank := len(n.Outputs[0].Type.Shape)
@@ -215,7 +216,7 @@ func factorBeforeSummand(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 		}))
 }
 
-// summandsJoined is (x + c) + d as x + (c + d).
+// summandsJoined builds (x + c) + d as x + (c + d).
 func summandsJoined(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	inner, w, x, c, d := r.onSum(n)
 	rank := len(n.Outputs[0].Type.Shape)
@@ -228,7 +229,7 @@ func summandsJoined(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	}))
 }
 
-// channelwise is a constant whose elements, one for each channel, are combined with others.
+// channelwise returns a constant of f applied to the elements of c, one for each channel, and others.
 func (w weighted) channelwise(b *ir.Builder, c *ir.Value, rank int, others []float64,
 	f func(c, d float64) float64) *ir.Value {
 	t := tensor.Must(tensor.New(c.Type.DType, c.Const.Shape()...))

@@ -7,10 +7,10 @@ import (
 	"github.com/weirml/weir/internal/ops"
 )
 
-// Scattered adds updates to what they are added to in the end: x − rate · (0 … with updates added at indices) is x with
-// −rate · updates added at the indices, so that neither time nor memory is spent on what no index names. The results
-// differ by the order of sums; a factor that is not finite changes what the indices name, and not what is 0 without
-// them.
+// Scattered adds updates directly to the tensor that a scatter's result is added to: x − rate · (zeros with updates
+// added at indices) becomes x with −rate · updates added at the indices, so that elements which no index names take
+// neither time nor memory. The results differ by the order of sums. A factor that is not finite changes only the
+// elements that indices name.
 func Scattered(m *ir.Module) error { return apply(m, scattered) }
 
 var scattered = []rule{
@@ -18,9 +18,9 @@ var scattered = []rule{
 	{"choice between what is scattered and what it is added to", []string{"where"}, chosenScatter},
 }
 
-// chosenScatter has one truth value decide what is added at the indices, the updates or 0, and not between the tensor
-// with the updates and the one without: where(c, scatter(x, at, u), x) is scatter(x, at, where(c, u, 0)). A −0 that is
-// named becomes 0 if c is false.
+// chosenScatter chooses between the updates and 0, instead of between the tensor with and without the updates: where(c,
+// scatter(x, at, u), x) becomes scatter(x, at, where(c, u, 0)). An element −0 that an index names becomes 0 if c is
+// false.
 func chosenScatter(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	c, v, other := n.Inputs[0], n.Inputs[1], n.Inputs[2]
 	if len(c.Type.Shape) != 0 || !r.inside(v) {
@@ -56,13 +56,13 @@ func sumWithScattered(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	return nil
 }
 
-// scaledScatter is a scatter that adds to zeros, and the nodes that scale its result by one number each, the last one
-// first.
+// scaledScatter is a scatter that adds to zeros, and the nodes that scale its result by one number each, in reverse
+// order.
 type scaledScatter struct {
 	r     *rewriting
 	node  *ir.Node
 	scale []*ir.Node
-	by    map[*ir.Node]int // which operand of a node of scale is scaled
+	by    map[*ir.Node]int // by node of scale: the index of the operand that it scales
 }
 
 // reads finds the scatter that leads to v through scales; false if there is none.
@@ -107,7 +107,7 @@ func (s *scaledScatter) factors(b *ir.Builder) *ir.Value {
 	return updates
 }
 
-// isZeros reports whether every element of v is a constant 0, or what is expanded from one.
+// isZeros reports whether every element of v is 0: v is a constant, or expands one.
 func isZeros(v *ir.Value) bool {
 	for e := producer(v, "expand"); e != nil; e = producer(v, "expand") {
 		v = e.Inputs[0]

@@ -5,8 +5,8 @@ import (
 	"github.com/weirml/weir/internal/ir"
 )
 
-// Shared rewrites functions to use a subexpression that another node computes too: the derivative of x·sigmoid(x) reads
-// sigmoid(x), which is most of the work of both.
+// Shared rewrites functions so that they read a subexpression which another node computes too: the derivative of
+// x·sigmoid(x) reads sigmoid(x), which is most of the work of both.
 func Shared(m *ir.Module) error { return apply(m, shared) }
 
 var shared = []rule{

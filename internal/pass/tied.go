@@ -2,9 +2,9 @@ package pass
 
 import "github.com/weirml/weir/internal/ir"
 
-// tiedWeights finds the matrices whose only readers are products, which read them transposed ([N, K]), and gathers of
-// rows: an embedding that is also the weights of the last product. Both may read the same narrower elements, so that
-// the matrix is held once.
+// tiedWeights finds the constant matrices whose only readers are one product, which reads them transposed ([N, K]), and
+// gathers of rows: an embedding that is also the weights of the last product. Both may read the same narrower elements,
+// so that the matrix is held once.
 func tiedWeights(m *ir.Module) map[*ir.Value]bool {
 	tied, other := map[*ir.Value]bool{}, map[*ir.Value]bool{}
 	products, gathers := map[*ir.Value]int{}, map[*ir.Value]int{}

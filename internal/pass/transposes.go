@@ -37,7 +37,7 @@ func identityPermutation(perm []int64) bool {
 	return true
 }
 
-// composed is the permutation that first turns axes by inner and then by outer.
+// composed returns the permutation that applies inner first and then outer.
 func composed(outer, inner []int64) []int64 {
 	perm := make([]int64, len(outer))
 	for i, p := range outer {
@@ -66,7 +66,7 @@ func transposeOfTranspose(_ *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	return nil
 }
 
-// transposeOfOnes is a reshape in the place of a transpose that leaves the axes which are not 1 in order.
+// transposeOfOnes replaces a transpose by a reshape if the axes that are not 1 stay in order.
 func transposeOfOnes(_ *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	last := int64(-1)
 	for _, p := range permutation(n) {
@@ -81,8 +81,8 @@ func transposeOfOnes(_ *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	return ops.Reshape(b, n.Inputs[0], n.Outputs[0].Type.Shape...)
 }
 
-// sliceOfTranspose cuts before it turns, where nobody reads the whole: what reads a part finds it in place, as queries,
-// keys and values in their product.
+// sliceOfTranspose moves a slice before a transpose that only slices read: a slice of queries, keys or values is then a
+// view of their common product.
 func sliceOfTranspose(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	v := n.Inputs[0]
 	turn := producer(v, "transpose")
@@ -106,11 +106,11 @@ func sliceOfTranspose(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	return ops.Transpose(b, ops.Slice(b, turn.Inputs[0], begin, extent, step), perm...)
 }
 
-// aroundDeepest is how many functions may follow one another between two transposes.
+// aroundDeepest is the largest number of functions in a row between two transposes.
 const aroundDeepest = 8
 
-// transposeAround takes a transpose out of a chain of functions of single elements, where each operand that varies was
-// transposed itself: one is left, or none.
+// transposeAround moves a transpose through a chain of functions of single elements, if each variable operand of the
+// chain is a transpose itself: each operand then has one transpose or none.
 func transposeAround(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	a := &around{r: r, perm: permutation(n)}
 	if n.Inputs[0].Node == nil || n.Inputs[0].Node.Op.Name() == "transpose" || !a.follow(n.Inputs[0], 0) ||
@@ -127,7 +127,7 @@ type around struct {
 	inner []int64 // of the transposes above the chain
 }
 
-// follow checks that v can be computed with its axes turned.
+// follow reports whether v can be computed with its axes permuted.
 func (a *around) follow(v *ir.Value, depth int) bool {
 	if v.Const != nil {
 		return v.Const.Len() <= uniformMost
@@ -159,7 +159,7 @@ func single(n *ir.Node) bool {
 	return ops.Elementwise(n)
 }
 
-// rebuild computes v turned by the outer permutation, from what the inner transposes were of.
+// rebuild computes v permuted by the outer permutation, from the operands of the inner transposes.
 func (a *around) rebuild(b *ir.Builder, v *ir.Value, n *ir.Node) *ir.Value {
 	if v.Const != nil {
 		rank := len(a.perm)
@@ -188,14 +188,14 @@ func (a *around) rebuild(b *ir.Builder, v *ir.Value, n *ir.Node) *ir.Value {
 	return b.Op(v.Node.Op.Name(), v.Node.Attrs, in...)
 }
 
-// onesAfterTranspose puts axes of 1 in, or takes them out, before the axes are moved rather than after.
+// onesAfterTranspose moves a reshape that inserts or removes axes of 1 before a transpose.
 func onesAfterTranspose(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	inner := producer(n.Inputs[0], "transpose")
 	if inner == nil || r.uses[n.Inputs[0]] != 1 {
 		return nil
 	}
 	x, out := inner.Inputs[0], n.Outputs[0].Type.Shape
-	// The axes that are not 1, as positions of x, in the order of the result.
+	// The axes of x that are not 1, in the order of the result.
 	var moved []int64
 	for _, p := range permutation(inner) {
 		if !isOne(x.Type.Shape[p]) {
@@ -203,8 +203,9 @@ func onesAfterTranspose(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 		}
 	}
 	sorted := slices.Sorted(slices.Values(moved))
-	// An axis of 1 goes where as many of the others stand before it, if they are the same; else as far in front as that.
-	slots := make([][]int, len(sorted)+1) // positions of the result
+	// An axis of 1 keeps the number of other axes before it if these are the same axes in x; else it moves to the last
+	// position before which they are.
+	slots := make([][]int, len(sorted)+1) // axes of the result
 	at, slot := 0, 0
 	for i, extent := range out {
 		if isOne(extent) {
@@ -224,29 +225,29 @@ func onesAfterTranspose(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	}
 	perm := make([]int64, len(out))
 	var shape []sym.Expr
-	places := map[int64]int64{} // of x's axes
+	positions := map[int64]int64{} // by axis of x: the axis of the reshaped x
 	for s := range slots {
 		for _, i := range slots[s] {
 			perm[i] = int64(len(shape))
 			shape = append(shape, sym.Const(1))
 		}
 		if s < len(sorted) {
-			places[sorted[s]] = int64(len(shape))
+			positions[sorted[s]] = int64(len(shape))
 			shape = append(shape, x.Type.Shape[sorted[s]])
 		}
 	}
 	at = 0
 	for i, extent := range out {
 		if !isOne(extent) {
-			perm[i] = places[moved[at]]
+			perm[i] = positions[moved[at]]
 			at++
 		}
 	}
 	return turned(b, ops.Reshape(b, x, shape...), perm)
 }
 
-// splitAfterTranspose splits the first axis, which a transpose leaves in its place, before the others are moved rather
-// than after: often it was joined only for that.
+// splitAfterTranspose moves a reshape that splits the first axis before a transpose that leaves the axis first: models
+// often join the axis only for the transpose.
 func splitAfterTranspose(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	t := producer(n.Inputs[0], "transpose")
 	if t == nil || r.uses[n.Inputs[0]] != 1 || permutation(t)[0] != 0 {
@@ -275,8 +276,8 @@ func splitAfterTranspose(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	return turned(b, x, wide)
 }
 
-// rowsLast has a product read an operand whose last axis a transpose moves to the one before with that axis last,
-// turned by the product: rows stay together when they are copied.
+// rowsLast changes a transpose that moves the operand's last axis to the axis before it: the axis stays last, and the
+// product reads the operand transposed, so that rows stay contiguous when they are copied.
 func rowsLast(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	inputs := slices.Clone(n.Inputs)
 	attrs := ir.Attrs{}

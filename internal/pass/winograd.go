@@ -18,14 +18,15 @@ func Winograd(m *ir.Module) error {
 	return WinogradBy(m, 1, func(string) int64 { return 0 })
 }
 
-// WinogradAs is Winograd with tiles of the given size wherever they can be: for tests.
+// WinogradAs is Winograd with tiles of the given size for each convolution that can be computed in tiles: for tests.
 func WinogradAs(m *ir.Module, tile int64) error {
 	return WinogradBy(m, 1, func(string) int64 { return tile })
 }
 
-// WinogradBy is Winograd with tiles of the size that choose gives for a node of the model, where they can be: 1 for
-// none, 0 for the size that takes least time. It is asked only for convolutions that can be computed so. bf16Speed is
-// how many products of bf16 the machine does in the time of one of f32, if BF16 is to follow; else 1. Tiles are of f32.
+// WinogradBy is Winograd with tiles of the size that choose returns for a node of the model: 1 for no tiles, 0 for the
+// size that takes least time. It calls choose only for convolutions that can be computed in tiles. bf16Speed is the
+// number of bf16 products that the machine computes in the time of one f32 product if BF16 follows; else 1. Tiles are
+// of f32.
 func WinogradBy(m *ir.Module, bf16Speed float64, choose func(node string) int64) error {
 	return apply(m, []rule{{"convolution in tiles", []string{"convolution"},
 		func(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
@@ -46,17 +47,19 @@ func WinogradBy(m *ir.Module, bf16Speed float64, choose func(node string) int64)
 		}}})
 }
 
-// WinogradForBlocks is Winograd for machines that run blocks of threads: in stages, of images whose channels are first.
+// WinogradForBlocks is Winograd for machines that run blocks of threads: in stages, for images whose channels are
+// first.
 func WinogradForBlocks(m *ir.Module) error {
 	return WinogradForBlocksBy(m, 1, func(string) int64 { return 0 })
 }
 
-// WinogradForBlocksAs is WinogradForBlocks with tiles of the given size wherever they can be: for tests.
+// WinogradForBlocksAs is WinogradForBlocks with tiles of the given size for each convolution that can be computed in
+// tiles: for tests.
 func WinogradForBlocksAs(m *ir.Module, tile int64) error {
 	return WinogradForBlocksBy(m, 1, func(string) int64 { return tile })
 }
 
-// WinogradForBlocksBy is to WinogradForBlocks what WinogradBy is to Winograd.
+// WinogradForBlocksBy is WinogradForBlocks with tiles of the size that choose returns, as for WinogradBy.
 func WinogradForBlocksBy(m *ir.Module, _ float64, choose func(node string) int64) error {
 	return apply(m, []rule{{"convolution in stages", []string{"convolution"},
 		func(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
@@ -74,19 +77,19 @@ func WinogradForBlocksBy(m *ir.Module, _ float64, choose func(node string) int64
 }
 
 const (
-	tilesLeast     = 32  // channels, in and out, below which transforms take more time than they save
-	tilesFaster    = 0.8 // of the time of a direct convolution, which tiles must stay below
-	tilesPlanes    = 5   // of a kernel, at most
-	tilesWorthByte = 10  // multiplications that a byte more of weights must save for each image
+	tilesLeast     = 32  // the least input and output channels: with fewer, transforms take more time than they save
+	tilesFaster    = 0.8 // the share of a direct convolution's time that tiles must stay below
+	tilesPlanes    = 5   // the most planes of a kernel
+	tilesWorthByte = 10  // multiplications for each image that an additional byte of weights must save
 )
 
-// chosenTile is the size of tiles that is best for an image; 0 for none. direct is how many times as fast a
-// multiplication is without tiles.
+// chosenTile returns the best size of tiles for an image; 0 if a direct convolution is better. direct is the speed of a
+// multiplication without tiles relative to one with tiles.
 func chosenTile(image ops.WinogradImage, direct float64) int64 {
 	return bestTile(image, direct, image.Cost)
 }
 
-// bestTile is chosenTile by a cost of tiles.
+// bestTile is chosenTile with the given cost of tiles.
 func bestTile(image ops.WinogradImage, direct float64, cost func(tile int64) (int64, bool)) int64 {
 	if image.Channels < tilesLeast || image.Filters < tilesLeast {
 		return 0
@@ -106,7 +109,7 @@ func bestTile(image ops.WinogradImage, direct float64, cost func(tile int64) (in
 	return tile
 }
 
-// inTiles is a convolution by tiles of the size that choose gives.
+// inTiles builds a convolution in tiles of the size that choose returns; nil if it stays as it is.
 func inTiles(r *rewriting, b *ir.Builder, n *ir.Node, choose func(image ops.WinogradImage) int64) *ir.Value {
 	w, x := n.Inputs[1], n.Inputs[0]
 	if !ops.Last(n) || ops.HasHoles(n) || !canBeTiled(n) {
@@ -127,7 +130,7 @@ func inTiles(r *rewriting, b *ir.Builder, n *ir.Node, choose func(image ops.Wino
 	return ops.Winograd(b, x, weights, w, biasOf(n), tile, n.Attrs.Exprs("begin"), n.Attrs.Exprs("end"))
 }
 
-// inStages is a convolution by tiles of the size that choose gives, in stages.
+// inStages builds a convolution in stages, with tiles of the size that choose returns; nil if it stays as it is.
 func inStages(r *rewriting, b *ir.Builder, n *ir.Node, choose func(image ops.WinogradImage) int64) *ir.Value {
 	w, x := n.Inputs[1], n.Inputs[0]
 	if ops.Last(n) || ops.HasHoles(n) || len(x.Type.Shape) != 4 || !canBeTiled(n) {
@@ -153,8 +156,8 @@ func inStages(r *rewriting, b *ir.Builder, n *ir.Node, choose func(image ops.Win
 	return ops.WinogradStages(b, x, weights, w, biasOf(n), tile, n.Attrs.Exprs("begin"), n.Attrs.Exprs("end"))
 }
 
-// canBeTiled reports whether a convolution is one of f32 of 3 × 3, or of planes of that, side by side, with constant
-// weights.
+// canBeTiled reports whether a convolution of f32 has a kernel of 3 × 3, or of planes of 3 × 3, constant weights, one
+// group, and strides and dilations of 1.
 func canBeTiled(n *ir.Node) bool {
 	w, x := n.Inputs[1], n.Inputs[0]
 	rank, kernel := len(x.Type.Shape), n.Attrs.Ints("kernel")
@@ -166,20 +169,20 @@ func canBeTiled(n *ir.Node) bool {
 		kernel[rank-4] == 3 && kernel[rank-3] == 3 && all("strides", 1) && all("dilations", 1)
 }
 
-// weightsInTiles are the weights of w, [3, 3, C, O] or planes of them, transformed for tiles of a size; nil if that is
-// 0 or they cannot be.
-func weightsInTiles(b *ir.Builder, w *ir.Value, plain *tensor.Tensor, tile int64) (*ir.Value, int64) {
-	if tile == 0 || !transformable(plain) {
+// weightsInTiles returns the weights from, [3, 3, C, O] or planes of them, transformed for tiles of a size and named
+// like w; nil if the size is 0 or the weights cannot be transformed.
+func weightsInTiles(b *ir.Builder, w *ir.Value, from *tensor.Tensor, tile int64) (*ir.Value, int64) {
+	if tile == 0 || !transformable(from) {
 		return nil, 0
 	}
-	weights, err := tiledWeights(plain, tile)
+	weights, err := tiledWeights(from, tile)
 	if err != nil {
 		b.Fail(err)
 	}
 	return b.Constant(w.Name, weights), tile
 }
 
-// biasOf is a convolution's bias; nil if it has none.
+// biasOf returns a convolution's bias; nil if it has none.
 func biasOf(n *ir.Node) *ir.Value {
 	if len(n.Inputs) > 2 {
 		return n.Inputs[2]
@@ -206,14 +209,15 @@ func transformable(w *tensor.Tensor) bool {
 	return found.Fits()
 }
 
-// tiledWeights are weights [3, 3, C, O], or planes of them, transformed.
+// tiledWeights returns weights [3, 3, C, O], or planes of them, transformed. They are computed when they are first
+// read.
 func tiledWeights(from *tensor.Tensor, tile int64) (*tensor.Tensor, error) {
 	shape, elements := from.Shape(), (tile+2)*(tile+2)
 	last, planes := len(shape)-1, int64(1)
 	if last == 4 {
 		planes = shape[0]
 	}
-	whole := func(to *tensor.Tensor, first, end int64) {
+	planesOf := func(to *tensor.Tensor, first, end int64) {
 		if last == 4 {
 			transformed(to, from, 0, first, end, tile)
 			return
@@ -231,18 +235,17 @@ func tiledWeights(from *tensor.Tensor, tile int64) (*tensor.Tensor, error) {
 		case axis > 0:
 			transformed(to, from, axis+last-2, begin, end, tile)
 		case begin%elements == 0 && end%elements == 0:
-			whole(to, first, after)
+			planesOf(to, first, after)
 		default: // elements of a tile need all of a kernel's plane
 			all, release := tensor.Temporary(dtype.F32, (after-first)*elements, shape[last-1], shape[last])
 			defer release()
-			whole(all, first, after)
+			planesOf(all, first, after)
 			all.Fill(to, 0, begin-first*elements, end-first*elements)
 		}
 	})
 }
 
-// transformed transforms part of the weights: of some channels, filters or planes, the indices from begin to end along
-// an axis.
+// transformed transforms the weights of the channels, filters or planes with indices from begin to end along an axis.
 func transformed(to, from *tensor.Tensor, axis int, begin, end, tile int64) {
 	shape := slices.Clone(from.Shape())
 	shape[axis] = end - begin

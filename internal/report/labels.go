@@ -93,6 +93,7 @@ func (l *Labels) Values(d map[string]int64) func(name sym.Name) (int64, bool) {
 // Bindings are values of a program's dimensions.
 type Bindings map[sym.Name]int64
 
+// Lookup returns the value of a dimension, if there is one.
 func (b Bindings) Lookup(name sym.Name) (int64, bool) { v, ok := b[name]; return v, ok }
 
 // Bindings returns a user's binding as one of the program's dimensions.

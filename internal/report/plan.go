@@ -70,13 +70,13 @@ type Access struct {
 
 // LayoutOf returns the layout of one call for values of all dimensions.
 func LayoutOf(p *program.Program, labels *Labels, at Bindings) (*Layout, error) {
-	places, err := placesOf(p, at)
+	names, err := offsetNames(p, at)
 	if err != nil {
 		return nil, err
 	}
 	l := &Layout{at: map[program.Step]int{}}
 	for i, s := range p.Storages {
-		bytes, err := s.Size.Eval(places[i])
+		bytes, err := s.Size.Eval(names[i])
 		if err != nil {
 			return nil, err
 		}
@@ -85,7 +85,7 @@ func LayoutOf(p *program.Program, labels *Labels, at Bindings) (*Layout, error) 
 	w := &planner{plan: l, program: p, labels: labels, at: l.at, buffer: map[int]int{}}
 	w.walk(p.Steps, 0)
 	for t, i := range w.buffer {
-		if err := fill(&l.Buffers[i], p, t, at, places); err != nil {
+		if err := fill(&l.Buffers[i], p, t, at, names); err != nil {
 			return nil, err
 		}
 	}
@@ -139,7 +139,7 @@ func (w *planner) walk(steps []program.Step, depth int) {
 			w.add(s, Step{Kind: "bind", Nodes: s.Source, Name: w.labels.Of[w.program.Dims[s.Dim].Name], Depth: depth})
 		case *program.If:
 			w.add(s, Step{Kind: "if", Nodes: s.Source, Depth: depth})
-			// what ends with the condition is released first thing in both
+			// buffers that end with the condition are released at the beginning of both bodies
 			for _, body := range [][]program.Step{s.Then, s.Else} {
 				if r, ok := first(body).(*program.Release); ok {
 					w.release(r)
@@ -158,7 +158,7 @@ func (w *planner) walk(steps []program.Step, depth int) {
 		}
 	}
 	for i := range w.plan.Buffers {
-		if depth == 0 && w.plan.Buffers[i].Last < 0 { // never released: the caller has it
+		if depth == 0 && w.plan.Buffers[i].Last < 0 { // the caller has a buffer that is never released
 			w.plan.Buffers[i].Last = max(w.plan.Buffers[i].First, len(w.plan.Steps)-1)
 		}
 	}
@@ -198,7 +198,7 @@ func (w *planner) carve(s *program.Carve) {
 }
 
 // fill evaluates a buffer's size and offset.
-func fill(b *Buffer, p *program.Program, tensor int, at Bindings, places []func(sym.Name) (int64, bool)) (err error) {
+func fill(b *Buffer, p *program.Program, tensor int, at Bindings, names []func(sym.Name) (int64, bool)) (err error) {
 	t := &p.Tensors[tensor]
 	b.Name, b.Tensor, b.DType, b.Storage, b.Shape = t.Name, t.Source, t.DType.String(), t.Of, make([]int64, len(t.Shape))
 	for axis, extent := range t.Shape {
@@ -207,7 +207,7 @@ func fill(b *Buffer, p *program.Program, tensor int, at Bindings, places []func(
 		}
 	}
 	if b.Bytes, err = t.Bytes().Eval(at.Lookup); err == nil {
-		b.Offset, err = t.Offset.Eval(places[t.Of])
+		b.Offset, err = t.Offset.Eval(names[t.Of])
 	}
 	return err
 }

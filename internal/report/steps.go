@@ -49,9 +49,9 @@ func operands(step program.Step, did uint8, visit func(tensor int)) {
 	program.Operands(&used, visit)
 }
 
-// placesOf returns, for each storage, the values of the names in its offsets: from the plan, with data-dependent sizes
-// at their bounds, or from the late storage's own plan.
-func placesOf(p *program.Program, d Bindings) ([]func(name sym.Name) (int64, bool), error) {
+// offsetNames returns, for each storage, the values of the names in its offsets: from the plan, with data-dependent
+// sizes at their bounds, or from the plan of the late storage.
+func offsetNames(p *program.Program, d Bindings) ([]func(name sym.Name) (int64, bool), error) {
 	limits := Bindings{}
 	for _, dim := range p.Dims {
 		limits[dim.Name] = d[dim.Name]
@@ -123,7 +123,7 @@ type Use struct {
 // UseOf returns a run's use of a program, for values of its dimensions. bodies has the executed bodies of each branch
 // and loop, in the order in which WalkBodies asks.
 func UseOf(p *program.Program, at Bindings, bodies []uint8) (*Use, error) {
-	places, err := placesOf(p, at)
+	names, err := offsetNames(p, at)
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +148,7 @@ func UseOf(p *program.Program, at Bindings, bodies []uint8) (*Use, error) {
 		if err != nil {
 			return nil, err
 		}
-		offset, err := t.Offset.Eval(places[t.Of])
+		offset, err := t.Offset.Eval(names[t.Of])
 		if err != nil {
 			return nil, err
 		}

@@ -28,7 +28,7 @@ type Memory struct {
 	data  unsafe.Pointer // the first element
 	Shape []int64
 	Steps []int64 // strides in elements; nil in row-major order
-	// below and above are where the elements begin and end, counted in elements from the first one.
+	// below and above are the begin and the end of the elements, counted in elements from the first one.
 	below, above int64
 }
 
@@ -144,7 +144,7 @@ func (l *Memory) Gather(to []byte, order Order) {
 	if len(to) == 0 {
 		return
 	}
-	if l.DType.IsSubByte() { // which lie in row-major order
+	if l.DType.IsSubByte() { // such elements are in row-major order
 		copy(to, unsafe.Slice((*byte)(l.data), len(to)))
 		return
 	}

@@ -37,7 +37,7 @@ func OrderOf(sizes, steps []int64) (Order, error) {
 	if slices.Contains(sizes, 0) || lies(sizes, steps, order) {
 		return nil, nil
 	}
-	far := func(axis int) uint64 { // a stride of 0 is outside of all others: its axis has one element
+	far := func(axis int) uint64 { // an axis of stride 0 is the outermost
 		if steps[axis] == 0 {
 			return math.MaxUint64
 		}
@@ -48,8 +48,8 @@ func OrderOf(sizes, steps []int64) (Order, error) {
 		order[i].Back, order[i].Once = sizes[a.Axis] > 1 && steps[a.Axis] < 0, sizes[a.Axis] > 1 && steps[a.Axis] == 0
 	}
 	if !lies(sizes, steps, order) {
-		return nil, diag.Unsupportedf("a layout of the extents %v with the strides %v, between which there are gaps, or "+
-			"elements in common", sizes, steps).
+		return nil, diag.Unsupportedf("a layout of the extents %v with the strides %v, which leaves gaps or shares "+
+			"elements", sizes, steps).
 			WithFix("leave it out: the argument is copied for the run")
 	}
 	return order, nil
@@ -84,7 +84,7 @@ func Parse(l string, rank int) (Order, error) {
 		if err != nil || axis < 0 || axis >= rank || len(mark) > 1 || slices.ContainsFunc(order, func(a Place) bool {
 			return a.Axis == axis
 		}) {
-			return nil, diag.Inputf("layout %q: %q is no axis of %d, or stands there twice", l, word, rank).
+			return nil, diag.Inputf("layout %q: %q is no axis of %d, or is there twice", l, word, rank).
 				WithFix("name each axis once, from the outermost in memory to the innermost, as %q", RowMajor(rank).String())
 		}
 		order = append(order, Place{axis, mark == "-", mark == "*"})
@@ -95,7 +95,7 @@ func Parse(l string, rank int) (Order, error) {
 	return order, nil
 }
 
-// lies reports whether elements of a non-empty shape with these strides are in an order of axes. Nil strides are
+// lies reports whether the elements of a non-empty shape with these strides lie in an order of axes. Nil strides are
 // row-major.
 func lies(sizes, steps []int64, order Order) bool {
 	if steps == nil {
@@ -119,7 +119,7 @@ func lies(sizes, steps []int64, order Order) bool {
 	return true
 }
 
-// Laid returns a shape as seen by memory in an order of axes.
+// Laid returns a shape with its axes in the given order; repeated axes have extent one.
 func Laid[T any](shape []T, order Order, one T) []T {
 	out := make([]T, len(order))
 	for i, a := range order {

@@ -120,7 +120,7 @@ func (b *boxes) disjointAlong(axis int, f *loop.For, fixed []sym.Name) bool {
 	step := int64(0)
 	low, high := int64(math.MaxInt64), int64(math.MinInt64)
 	var common []sym.Expr
-	var places []int64
+	var positions []int64
 	for i, a := range b.accesses {
 		coef, rest, ok := a.Index[axis].Linear(f.Var)
 		c, number := coef.Const()
@@ -144,7 +144,7 @@ func (b *boxes) disjointAlong(axis int, f *loop.For, fixed []sym.Name) bool {
 		}
 		low, high = min(low, lo), max(high, hi)
 		if lo == hi {
-			places = append(places, lo)
+			positions = append(positions, lo)
 		}
 	}
 	if step < 0 {
@@ -154,13 +154,13 @@ func (b *boxes) disjointAlong(axis int, f *loop.For, fixed []sym.Name) bool {
 		return true
 	}
 	_, most := b.dims.Bounds(f.Extent)
-	if len(places) < len(b.accesses) || most == math.MaxInt64 || most > math.MaxInt64/step {
+	if len(positions) < len(b.accesses) || most == math.MaxInt64 || most > math.MaxInt64/step {
 		return false
 	}
-	slices.Sort(places)
-	places = slices.Compact(places)
-	for i := 1; i < len(places); i++ {
-		if places[i]-places[i-1] < step*most {
+	slices.Sort(positions)
+	positions = slices.Compact(positions)
+	for i := 1; i < len(positions); i++ {
+		if positions[i]-positions[i-1] < step*most {
 			return false
 		}
 	}

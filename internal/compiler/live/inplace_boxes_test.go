@@ -6,8 +6,8 @@ import (
 	"github.com/weirml/weir/internal/loop"
 )
 
-// TestInPlaceByBoxes: a result may lie in place of an operand where iterations read before they write, apart from one
-// another.
+// TestInPlaceByBoxes shows that a result may lie in an operand's storage if each iteration reads before it writes, and
+// if iterations access disjoint boxes.
 func TestInPlaceByBoxes(t *testing.T) {
 	for _, c := range []struct {
 		name, params, body string

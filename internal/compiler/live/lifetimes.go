@@ -1,5 +1,5 @@
-// Package live holds facts about the buffers of a scheduled module: when they are live, how many bytes they have, and
-// which may lie in each other's place.
+// Package live holds facts about the buffers of a scheduled module: their live ranges, their sizes in bytes, and which
+// of them may share storage.
 package live
 
 import "github.com/weirml/weir/internal/loop"
@@ -8,7 +8,7 @@ import "github.com/weirml/weir/internal/loop"
 type Interval struct{ First, Last int }
 
 // fork holds the intervals of an If and of its two bodies. An empty body has Last before First.
-type fork struct{ whole, then, otherwise Interval }
+type fork struct{ all, then, otherwise Interval }
 
 // within reports whether s lies inside o.
 func (s Interval) within(o Interval) bool { return s.First >= o.First && s.Last <= o.Last }
@@ -42,8 +42,8 @@ func Ranges(m *loop.Module) *Timeline {
 			}
 			for _, f := range t.forks {
 				// A buffer that is not live in one branch only is live through both.
-				if life.Meets(f.whole) && !life.within(f.then) && !life.within(f.otherwise) && life.Last > f.whole.First {
-					life.First, life.Last = min(life.First, f.whole.First), max(life.Last, f.whole.Last)
+				if life.Meets(f.all) && !life.within(f.then) && !life.within(f.otherwise) && life.Last > f.all.First {
+					life.First, life.Last = min(life.First, f.all.First), max(life.Last, f.all.Last)
 				}
 			}
 			grown = before != *life
@@ -123,8 +123,8 @@ func (t *Timeline) enclosing(s Interval) Interval {
 		}
 	}
 	for _, f := range t.forks {
-		if s.Meets(f.whole) {
-			s = Interval{min(s.First, f.whole.First), max(s.Last, f.whole.Last)}
+		if s.Meets(f.all) {
+			s = Interval{min(s.First, f.all.First), max(s.Last, f.all.Last)}
 		}
 	}
 	return s

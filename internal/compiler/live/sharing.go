@@ -19,18 +19,18 @@ func Donations(m *loop.Module, t *Timeline) map[*loop.Buffer][]*loop.Buffer {
 		if in.Kind != loop.Input || in.View != nil || Replaced(m, in) != nil {
 			continue
 		}
-		type place struct {
+		type candidate struct {
 			b     *loop.Buffer
 			first int
 		}
-		var places []place
+		var candidates []candidate
 		for _, b := range m.Buffers {
 			if b.Kind == loop.Output && b.View == nil && b.State == nil && SameBytes(m, in, b) && t.after(m, in, b) {
-				places = append(places, place{b, t.enclosing(*t.Alive[b]).First})
+				candidates = append(candidates, candidate{b, t.enclosing(*t.Alive[b]).First})
 			}
 		}
-		slices.SortStableFunc(places, func(a, b place) int { return cmp.Compare(a.first, b.first) })
-		for _, p := range places {
+		slices.SortStableFunc(candidates, func(a, b candidate) int { return cmp.Compare(a.first, b.first) })
+		for _, p := range candidates {
 			out[in] = append(out[in], p.b)
 		}
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Apart is a module divided in two: Forward computes the first results, and Backward the others, from the values that
+// Divided is a module divided in two: Forward computes the first results, and Backward the others, from the values that
 // Forward saved.
-type Apart struct {
+type Divided struct {
 	Forward, Backward *ir.Module
 	Saved             []*ir.Value // the values that Forward returns after its own results
 	Takes             []Taken     // the inputs of Backward
@@ -52,7 +52,7 @@ type division struct {
 // if that is cheap, so that the fewest bytes are saved (a minimal cut, as in Jain et al.: Checkmate, 2020, and
 // functorch's partitioner). Inputs cost nothing to save, and results little. Divide runs Marks, Common and Dead on the
 // module. The halves share its values: they are for printing and compiling only.
-func Divide(b *ir.Builder, results int, seeds []*ir.Value) (*Apart, error) {
+func Divide(b *ir.Builder, results int, seeds []*ir.Value) (*Divided, error) {
 	m := b.Module
 	for _, run := range []func(*ir.Module) error{Marks, Common, Dead} {
 		if err := run(m); err != nil {
@@ -134,7 +134,7 @@ func (a *division) decided(v *ir.Value) bool {
 	})
 }
 
-// cost is the price of saving a value, about its bits.
+// cost returns the price of saving a value, which is about the number of its bits.
 func (a *division) cost(v *ir.Value) int64 {
 	switch {
 	case slices.Contains(a.body.Params, v):
@@ -212,8 +212,8 @@ func (a *division) flow() {
 }
 
 // build builds Forward and Backward.
-func (a *division) build() *Apart {
-	out := &Apart{}
+func (a *division) build() *Divided {
+	out := &Divided{}
 	var params []*ir.Value
 	for _, v := range a.body.Params {
 		if !slices.Contains(a.seeds, v) {
@@ -250,7 +250,7 @@ func (a *division) build() *Apart {
 }
 
 // backward returns the block of Backward, and the values that it takes.
-func (a *division) backward(params []*ir.Value, out *Apart) (*ir.Block, map[*ir.Value]bool) {
+func (a *division) backward(params []*ir.Value, out *Divided) (*ir.Block, map[*ir.Value]bool) {
 	given := map[*ir.Value]bool{}
 	for _, v := range a.seeds {
 		given[v] = true

@@ -31,14 +31,14 @@ func (e *sharedBytes) Error() string {
 	return fmt.Sprintf("%s and %s share bytes of one storage at once", e.first, e.second)
 }
 
-// checkPlaces returns an error if two live carves of one storage share bytes, as an operand and a result of one kernel
+// checkCarves returns an error if two live carves of one storage share bytes, as an operand and a result of one kernel
 // too. ir.CheckMemory has proved that before the module was rewritten.
-func (c *Compiled) checkPlaces() error {
+func (c *Compiled) checkCarves() error {
 	if !slices.ContainsFunc(c.Loop.Buffers, (*loop.Buffer).Carved) {
 		return nil
 	}
 	f := &flow{meets: map[[2]*loop.Buffer]bool{}}
-	f.before(c.Loop.Body, places{})
+	f.before(c.Loop.Body, carveSet{})
 	given, at := ir.Assuming(c.IR), carves(c.IR.Main.Body, map[string]sym.Expr{})
 	for _, x := range c.Loop.Buffers { // in their order, so that the error is always the same
 		for _, y := range c.Loop.Buffers {
@@ -54,22 +54,22 @@ func (c *Compiled) checkPlaces() error {
 	return nil
 }
 
-// places is a set of carves that may still be read.
-type places map[*loop.Buffer]bool
+// carveSet is a set of carves that may still be read.
+type carveSet map[*loop.Buffer]bool
 
 // with returns the set with the carves of buffers added.
-func (p places) with(buffers ...*loop.Buffer) places {
+func (p carveSet) with(buffers ...*loop.Buffer) carveSet {
 	out := maps.Clone(p)
 	for _, b := range buffers {
-		if at := placeOf(b); at != nil {
+		if at := carveOf(b); at != nil {
 			out[at] = true
 		}
 	}
 	return out
 }
 
-// placeOf returns the carve that a buffer lies in; nil if it lies in none.
-func placeOf(b *loop.Buffer) *loop.Buffer {
+// carveOf returns the carve that a buffer lies in; nil if it lies in none.
+func carveOf(b *loop.Buffer) *loop.Buffer {
 	for b != nil && !b.Carved() {
 		if b.View == nil {
 			return nil
@@ -83,7 +83,7 @@ func placeOf(b *loop.Buffer) *loop.Buffer {
 type flow struct{ meets map[[2]*loop.Buffer]bool }
 
 // before returns the carves that are live before steps, given those after them.
-func (f *flow) before(steps []loop.Step, after places) places {
+func (f *flow) before(steps []loop.Step, after carveSet) carveSet {
 	for i := len(steps) - 1; i >= 0; i-- {
 		switch s := steps[i].(type) {
 		case *loop.If:
@@ -109,7 +109,7 @@ func (f *flow) before(steps []loop.Step, after places) places {
 }
 
 // step is before for a step without bodies.
-func (f *flow) step(s loop.Step, after places) places {
+func (f *flow) step(s loop.Step, after carveSet) carveSet {
 	var reads, writes []*loop.Buffer
 	switch s := s.(type) {
 	case *loop.Host:
@@ -122,7 +122,7 @@ func (f *flow) step(s loop.Step, after places) places {
 	alive := after.with(reads...).with(writes...)
 	before := maps.Clone(after)
 	for _, b := range writes {
-		at := placeOf(b)
+		at := carveOf(b)
 		if at == nil {
 			continue
 		}
