@@ -27,7 +27,7 @@ func (k *nothing) ScratchFormula() sym.Expr                     { return sym.Con
 func (k *nothing) Scratch([]int64) (int64, error)               { return 64, nil }
 func (k *nothing) Run(*target.Args, int64, int64, []byte) error { return nil }
 
-// chain is a call of a program of so many launches, each of what the one before it wrote and of a weight.
+// chain returns a call of a program of so many launches, each of what the one before it wrote and of a weight.
 func chain(t testing.TB, launches int, o Options, kernel func(name string) target.Kernel) *Call {
 	t.Helper()
 	var text strings.Builder

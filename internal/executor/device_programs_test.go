@@ -78,7 +78,7 @@ func number(dt dtype.DType, v int64) *tensor.Tensor {
 	return x
 }
 
-// vector is inputs of integers, each of which is no greater than it says, and of one vector after them.
+// vector returns inputs of integers, each of which is no greater than it says, and of one vector after them.
 func vector(most int64, first ...int64) func(r *rand.Rand) (in []*tensor.Tensor) {
 	return func(r *rand.Rand) (in []*tensor.Tensor) {
 		for _, m := range first {
@@ -147,7 +147,7 @@ var devicePrograms = []deviceProgram{
 		body { carve %u carve %v launch @hdouble(%x, write %u) dims (n) on @s record @e on @s wait @e on @r launch @hdouble(%u, write %v) dims (n) on @r record @e on @r wait @e carve %y copy %y = %v release %u, %v } }`},
 }
 
-// interpret is what a program gives, by program's own interpreter.
+// interpret returns what a program gives, by program's own interpreter.
 func interpret(t testing.TB, p *program.Program, code *target.Code, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	t.Helper()
 	byName := map[string]*loop.Kernel{}

@@ -94,7 +94,7 @@ func TestDevicePrograms(t *testing.T) {
 	}
 }
 
-// sameShapes are other inputs of the same shapes.
+// sameShapes returns other inputs of the same shapes.
 func sameShapes(r *rand.Rand, in []*tensor.Tensor, p *program.Program) []*tensor.Tensor {
 	var out []*tensor.Tensor
 	for i, x := range in {

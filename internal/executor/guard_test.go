@@ -31,7 +31,7 @@ func (k *nosy) Run(a *target.Args, _, _ int64, scratch []byte) error {
 	return nil
 }
 
-// reads is 1 if reading a byte faults.
+// reads returns 1 if reading a byte faults.
 func reads(at unsafe.Pointer) (fault int) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {

@@ -72,7 +72,8 @@ func TestMove(t *testing.T) {
 	}
 }
 
-// apart is the strides of a tensor whose axes lie in memory in an order; after each element of the outermost is a gap.
+// apart returns the strides of a tensor whose axes lie in memory in an order; after each element of the outermost is a
+// gap.
 func apart(shape, order []int64, gap int64) []int64 {
 	if order == nil {
 		return tensor.Strides(shape)
@@ -88,7 +89,7 @@ func apart(shape, order []int64, gap int64) []int64 {
 	return out
 }
 
-// reach is how many elements lie between the first of a tensor and its end.
+// reach returns how many elements lie between the first of a tensor and its end.
 func reach(shape, strides []int64) int64 {
 	n := int64(1)
 	for i := range shape {

@@ -373,19 +373,19 @@ type Cast struct {
 	Wrap bool
 }
 
-// DType is the element type of the value.
+// DType returns the element type of the value.
 func (e *Const) DType() dtype.DType { return e.Type }
 
-// DType is the element type of the value.
+// DType returns the element type of the value.
 func (e *Ref) DType() dtype.DType { return e.Type }
 
-// DType is i64.
+// DType returns i64.
 func (e *Index) DType() dtype.DType { return dtype.I64 }
 
-// DType is the element type of the buffer.
+// DType returns the element type of the buffer.
 func (e *Load) DType() dtype.DType { return e.Type }
 
-// DType is the operand's type, or bool for a test.
+// DType returns the operand's type, or bool for a test.
 func (e *Unary) DType() dtype.DType {
 	if e.Op.Test() {
 		return dtype.Bool
@@ -393,7 +393,7 @@ func (e *Unary) DType() dtype.DType {
 	return e.X.DType()
 }
 
-// DType is the operands' type, or bool for a comparison.
+// DType returns the operands' type, or bool for a comparison.
 func (e *Binary) DType() dtype.DType {
 	if e.Op.Test() {
 		return dtype.Bool
@@ -401,8 +401,8 @@ func (e *Binary) DType() dtype.DType {
 	return e.X.DType()
 }
 
-// DType is the type of X and Y.
+// DType returns the type of X and Y.
 func (e *Select) DType() dtype.DType { return e.X.DType() }
 
-// DType is the type that X is converted to.
+// DType returns the type that X is converted to.
 func (e *Cast) DType() dtype.DType { return e.Type }

@@ -14,7 +14,7 @@ var (
 	errNoFolder = fs.ErrNotExist
 )
 
-// allocate is errors.ErrUnsupported: on this system, room is had by writing.
+// allocate returns errors.ErrUnsupported: on this system, room is had by writing.
 func allocate(f *os.File, bytes int64) error { return errors.ErrUnsupported }
 
 // punch does nothing.

@@ -55,7 +55,7 @@ func RefuseCode() (restore func()) {
 	return func() { refuseCode.Store(before) }
 }
 
-// notExecutable is the ErrUnsupported for code that could not be made executable.
+// notExecutable returns the ErrUnsupported for code that could not be made executable.
 func notExecutable(b *Block, cause error) error {
 	return diag.Unsupportedf("executable memory on %s/%s: %v", runtime.GOOS, runtime.GOARCH, cause).
 		AtTensor(b.label).WithCause(&Refusal{Wanted: b.Record(), Held: Usage(), Err: cause})

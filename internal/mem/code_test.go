@@ -58,7 +58,7 @@ func TestMapCode(t *testing.T) {
 	}
 }
 
-// permissions is what the kernel says of the mapping at a block's beginning.
+// permissions returns what the kernel says of the mapping at a block's beginning.
 func permissions(t *testing.T, b *Block) string {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/maps")

@@ -53,10 +53,10 @@ func Fail(first, last int64) *Faults {
 // Restore ends the refusals.
 func (f *Faults) Restore() { inForce.Store(f.before) }
 
-// Refused is how many takings of a kind were refused.
+// Refused returns how many takings of a kind were refused.
 func (f *Faults) Refused(t Taking) int64 { return f.refused[t].Load() }
 
-// Count is how many takings there were, of all kinds.
+// Count returns how many takings there were, of all kinds.
 func (f *Faults) Count() int64 { return f.count.Load() }
 
 // FailAfter makes n further takings of the process succeed and every later one fail as if the system had refused it,

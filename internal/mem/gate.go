@@ -96,5 +96,5 @@ func (g *Gate[T]) Open() { g.inside.And(^int64(taken)) }
 // IsShut reports whether nobody may enter.
 func (g *Gate[T]) IsShut() bool { return g.inside.Load()&barred != 0 }
 
-// Inside is how many have entered and not left.
+// Inside returns how many have entered and not left.
 func (g *Gate[T]) Inside() int { return int(g.inside.Load() &^ barred) }

@@ -26,7 +26,7 @@ type keeper struct {
 // span is bytes [first, last) of a file.
 type span struct{ first, last int64 }
 
-// newKeeper is nil if the system cannot map a file in part, or has no room for another open file.
+// newKeeper returns nil if the system cannot map a file in part, or has no room for another open file.
 func newKeeper(b *Block, f *os.File) *keeper {
 	info, err := f.Stat()
 	if err != nil {
@@ -62,7 +62,7 @@ func (b *Block) Keep(data [][]byte) error {
 	return b.keepOnly(b.spans(data))
 }
 
-// Kept is what Mapped would be after Keep.
+// Kept returns what Mapped would be after Keep.
 func (b *Block) Kept(data [][]byte) int64 {
 	if b.keep == nil {
 		return b.Mapped()
@@ -70,7 +70,7 @@ func (b *Block) Kept(data [][]byte) int64 {
 	return total(joined(b.spans(data)))
 }
 
-// spans are the pages of the block that hold data.
+// spans returns the pages of the block that hold data.
 func (b *Block) spans(data [][]byte) (want []span) {
 	base := uintptr(b.Pointer())
 	for _, d := range data {

@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// again is nil: this system does not map a file in part.
+// again returns nil: this system does not map a file in part.
 func again(f *os.File) *os.File { return nil }
 
 func (m mapping) hide(first, last int) error { return errors.ErrUnsupported }

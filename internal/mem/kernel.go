@@ -11,7 +11,7 @@ type Extent struct {
 // maxName is how many bytes of a mapping's name the kernel keeps.
 const maxName = 79
 
-// name is what the kernel calls a block's mapping: weir:KIND:LABEL, of the characters it takes.
+// name returns what the kernel calls a block's mapping: weir:KIND:LABEL, of the characters it takes.
 func name(kind Kind, label string) string {
 	text := namePrefix + kind.String() + ":" + label
 	clean := func(r rune) rune {

@@ -290,14 +290,14 @@ func cached(bytes int64) {
 // mostHeld is how many blocks a refusal names.
 const mostHeld = 20
 
-// largest are the records of the live blocks, the largest first, at most mostHeld of them.
+// largest returns the records of the live blocks, the largest first, at most mostHeld of them.
 func largest() []Record {
 	blocks := live()
 	slices.SortStableFunc(blocks, func(a, b *Block) int { return cmp.Compare(b.size, a.size) })
 	return records(blocks[:min(len(blocks), mostHeld)])
 }
 
-// refusal is the ErrMemory for a block that could not be had; it carries the ledger.
+// refusal returns the ErrMemory for a block that could not be had; it carries the ledger.
 func refusal(b *Block, cause error) error {
 	t := Usage()
 	var held []string

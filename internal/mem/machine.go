@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Machine is the memory in bytes that the process can have at most: what the machine has, or the container that it runs
-// in, or its addresses reach. If the system does not tell, it is what an int counts.
+// Machine returns the memory in bytes that the process can have at most: what the machine has, or the container that it
+// runs in, or its addresses reach. If the system does not tell, it is what an int counts.
 func Machine() int64 { return machineOnce() }
 
 var machineOnce = sync.OnceValue(func() int64 {

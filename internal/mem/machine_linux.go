@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// machineBytes is the machine's memory and swap (/proc/meminfo), or what the control group leaves of it.
+// machineBytes returns the machine's memory and swap (/proc/meminfo), or what the control group leaves of it.
 func machineBytes() (total int64, ok bool) {
 	text, err := os.ReadFile("/proc/meminfo")
 	if err != nil {

@@ -269,7 +269,7 @@ func (b *Block) fetch(off, n int64) {
 	}
 }
 
-// pagesOf is where the pages that hold bytes [off, off+n) begin and end.
+// pagesOf returns where the pages that hold bytes [off, off+n) begin and end.
 func (b *Block) pagesOf(off, n int64) (first, last int) {
 	return int(off / pageSize * pageSize), int(min(roundUp(off+n), b.mapped))
 }

@@ -87,7 +87,7 @@ func Forget(data []byte) {
 	}
 }
 
-// fileOf is the mapped file that data lies in, and where; nil if it lies in none.
+// fileOf returns the mapped file that data lies in, and where; nil if it lies in none.
 func fileOf(data []byte) (*Block, int64) {
 	if len(data) == 0 {
 		return nil, 0

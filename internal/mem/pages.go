@@ -87,7 +87,7 @@ func allocateOrWrite(f *os.File, bytes int64) error {
 	return nil
 }
 
-// cutShort is the error of a fault in a mapped file.
+// cutShort returns the error of a fault in a mapped file.
 func (b *Block) cutShort() *diag.Error {
 	if b.pages != nil {
 		return diag.New(diag.ErrMemory, "the system could not read or write the file of %s (%d bytes) in %s", b.label, b.size,

@@ -64,7 +64,7 @@ const (
 	searched   = 8       // pieces of a request's own class that are looked at
 )
 
-// classOf is the class of a size in bytes, a multiple of pieceAlign: of two sizes the larger is in no lower class.
+// classOf returns the class of a size in bytes, a multiple of pieceAlign: of two sizes the larger is in no lower class.
 func classOf(bytes int64) int {
 	n := uint64(bytes / pieceAlign)
 	top := bits.Len64(n) - 1
@@ -77,7 +77,7 @@ func classOf(bytes int64) int {
 // Pooled reports whether Take has memory of so many bytes from the pool.
 func Pooled(bytes int64) bool { return bytes > 0 && bytes <= mostPooled && outsideHeap }
 
-// PooledPages is the most that the pool asks the system for, in bytes, for small memory of so many bytes together.
+// PooledPages returns the most that the pool asks the system for, in bytes, for small memory of so many bytes together.
 func PooledPages(bytes int64) int64 {
 	const used = slabBytes - mostPooled // of a slab, before the next is asked for
 	return (bytes + used - 1) / used * slabBytes
@@ -90,12 +90,12 @@ var (
 	largePool = newPool(mostLarge, mostLarge)
 )
 
-// newPool is a pool of pieces of up to most bytes, which keeps up to keep bytes of slabs that are wholly free.
+// newPool returns a pool of pieces of up to most bytes, which keeps up to keep bytes of slabs that are wholly free.
 func newPool(most, keep int64) *Pool {
 	return &Pool{slabs: map[*slab]bool{}, most: most, least: slabBytes, keep: keep}
 }
 
-// Fragmented is what Trim cannot give back of Totals.Cached: it lies beside pieces that are handed out.
+// Fragmented returns what Trim cannot give back of Totals.Cached: it lies beside pieces that are handed out.
 func Fragmented() int64 { return userPool.Stats().Fragmented + largePool.Stats().Fragmented }
 
 // mostLarge is the size in bytes up to which large arrays' memory is kept when it is given back, and of all that is.
@@ -109,7 +109,7 @@ func TakeArray(b *Block, bytes int64, callers []uintptr, zeroed bool) (*Block, e
 	return poolOf(bytes).cut(b, zeroed)
 }
 
-// poolOf is the pool for memory of so many bytes that comes and goes.
+// poolOf returns the pool for memory of so many bytes that comes and goes.
 func poolOf(bytes int64) *Pool {
 	if bytes > mostPooled {
 		return largePool
@@ -128,7 +128,7 @@ func TakeAgain(kind Kind, label string, bytes int64) (*Block, error) {
 	return poolOf(bytes).cut(&Block{kind: kind, label: label, size: bytes, callers: callers()}, false)
 }
 
-// UserPool is the pool of the user's tensors.
+// UserPool returns the pool of the user's tensors.
 func UserPool() *Pool { return userPool }
 
 // Take is Map for memory that comes and goes: zeroed, aligned to 64 bytes, of exactly the given size in the ledger.
@@ -137,7 +137,7 @@ func (p *Pool) Take(kind Kind, label string, bytes int64) (*Block, error) {
 	return p.cut(&Block{kind: kind, label: label, size: bytes, callers: callers()}, true)
 }
 
-// largest is the largest piece, in bytes: what is larger would not be kept.
+// largest returns the largest piece, in bytes: what is larger would not be kept.
 func (p *Pool) largest() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -210,7 +210,7 @@ func (p *Pool) take(bytes int64) (*piece, error) {
 	return at, nil
 }
 
-// find is a free piece of at least so many bytes; nil if there is none.
+// find returns a free piece of at least so many bytes; nil if there is none.
 func (p *Pool) find(bytes int64) (best *piece) {
 	own := classOf(bytes)
 	for at, n := p.free[own], 0; at != nil && n < searched; at, n = at.next, n+1 {
@@ -314,7 +314,7 @@ func (p *Pool) want(bytes int64) error {
 // mostSpare is the most pieces that stand for nothing and wait to stand for something.
 const mostSpare = 256
 
-// fresh is a piece that stands for nothing yet.
+// fresh returns a piece that stands for nothing yet.
 func (p *Pool) fresh() *piece {
 	if p.spare == nil {
 		return &piece{}
@@ -431,7 +431,7 @@ func (p *Pool) Stats() PoolStats {
 	return s
 }
 
-// leastOf is the smallest size of a class.
+// leastOf returns the smallest size of a class.
 func leastOf(class int) int64 {
 	if class < 16 {
 		return int64(class) * pieceAlign

@@ -89,7 +89,7 @@ func (s *SpillFile) refused(cause error) error {
 		WithFix("name a folder with room: --page-folder, Options.PageFolder, TMPDIR").WithCause(cause)
 }
 
-// Size is the file's size in bytes.
+// Size returns the file's size in bytes.
 func (s *SpillFile) Size() int64 { return s.size }
 
 // Write puts data at a place in the file.

@@ -9,7 +9,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// network makes the buffers of a chain of layers with branches and skips: what an inference graph looks like to the
+// network makes the buffers of a chain of layers with branches and skips, like those of an inference graph for the
 // planner.
 func network(layers int, dims ...string) memplan.Problem {
 	random := rand.New(rand.NewPCG(5, 5))
@@ -36,6 +36,7 @@ func network(layers int, dims ...string) memplan.Problem {
 	return p
 }
 
+// BenchmarkPlan plans networks of several sizes.
 func BenchmarkPlan(b *testing.B) {
 	for name, p := range map[string]memplan.Problem{
 		"static":     network(1000),
@@ -63,6 +64,7 @@ func BenchmarkPlan(b *testing.B) {
 	}
 }
 
+// BenchmarkEval evaluates the offsets of a planned network.
 func BenchmarkEval(b *testing.B) {
 	p := network(1000, "n", "s")
 	s, err := memplan.Plan(p, memplan.Options{})

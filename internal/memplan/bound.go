@@ -7,21 +7,21 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// section is the lower bound of one point and one alignment: the rounded sizes of what is alive there with that
+// section is the lower bound of one point and one alignment: the rounded sizes of the groups alive there with that
 // alignment or a greater one, less the greatest padding.
 type section struct {
 	align   int64
 	tally   []tally // of the sizes, by ascending class
 	rounded term    // sum of the rounded sizes
-	classes []int   // those whose padding is not proved zero
+	classes []int   // classes whose padding is not proved zero
 	value   []int64 // of the section, at the samples
-	weight  float64 // the greatest share of the bound that it is at a sample
+	weight  float64 // its greatest share of the bound at a sample
 }
 
 // widestBound is the most sections that a formula of the bound may have.
 const widestBound = 64
 
-// bound is the lower bound as a formula: the greatest of all sections that are not proved to be no greater than
+// bound returns the lower bound as a formula: the greatest of all sections that are not proved to be no greater than
 // another. If too many remain, those that matter most at the samples are kept and complete is false: the formula is
 // then a lower bound, and not always the best.
 func (a *algebra) bound(l *lifetimes) (formula sym.Expr, complete bool) {
@@ -61,7 +61,7 @@ func (a *algebra) bound(l *lifetimes) (formula sym.Expr, complete bool) {
 	}
 	terms := make([]sym.Expr, len(kept))
 	for i, s := range kept {
-		terms[i] = a.expr(s.rounded.parts)
+		terms[i] = a.expr(s.rounded.addends)
 		if len(s.classes) > 0 {
 			paddings := make([]sym.Expr, len(s.classes))
 			for j, class := range s.classes {
@@ -73,7 +73,7 @@ func (a *algebra) bound(l *lifetimes) (formula sym.Expr, complete bool) {
 	return maximum(terms), complete
 }
 
-// tally says how many sizes of a class there are.
+// tally counts the sizes of a class.
 type tally struct {
 	class int
 	n     int64
@@ -93,7 +93,7 @@ func includes(x, y []tally) bool {
 	return true
 }
 
-// section is the bound of the groups of live that are aligned to align or more.
+// section returns the bound of the groups of live that are aligned to align or more.
 func (a *algebra) section(live []int, align int64) *section {
 	s := &section{align: align, rounded: term{value: make([]int64, len(a.bindings))},
 		value: make([]int64, len(a.bindings))}
@@ -114,22 +114,22 @@ func (a *algebra) section(live []int, align int64) *section {
 		}
 	}
 	padding := make([]int64, len(a.bindings))
-	parts := make([]part, 0, 2*len(s.tally))
+	addends := make([]addend, 0, 2*len(s.tally))
 	for _, t := range s.tally {
 		rounded := a.pad(t.class, align)
-		for _, p := range rounded.term.parts {
-			parts = append(parts, part{p.atom, t.n * p.count})
+		for _, p := range rounded.term.addends {
+			addends = append(addends, addend{p.atom, t.n * p.count})
 		}
-		if rounded.exact {
+		if rounded.even {
 			continue
 		}
 		s.classes = append(s.classes, t.class)
-		exact := a.pad(t.class, 1)
+		unrounded := a.pad(t.class, 1)
 		for i := range padding {
-			padding[i] = max(padding[i], rounded.term.value[i]-exact.term.value[i])
+			padding[i] = max(padding[i], rounded.term.value[i]-unrounded.term.value[i])
 		}
 	}
-	s.rounded.parts = parts
+	s.rounded.addends = addends
 	s.rounded = a.tidy(s.rounded)
 	for i, v := range s.rounded.value {
 		s.value[i] = v - padding[i]
@@ -145,7 +145,7 @@ func (a *algebra) covers(x, y *section) bool {
 			return false
 		}
 	}
-	// What is alive in y, and more: a further buffer adds at least its size.
+	// All groups of y are alive in x too: each further one adds at least its size.
 	if x.align == y.align && includes(x.tally, y.tally) {
 		return true
 	}

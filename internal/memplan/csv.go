@@ -50,7 +50,7 @@ func ReadCSV(r io.Reader) (Problem, error) {
 	} else if err != nil {
 		return broken(err)
 	}
-	id, place := -1, slices.Repeat([]int{-1}, len(columns))
+	id, position := -1, slices.Repeat([]int{-1}, len(columns))
 	for i, name := range head {
 		name = strings.ToLower(strings.TrimSpace(name))
 		at := &id
@@ -59,7 +59,7 @@ func ReadCSV(r io.Reader) (Problem, error) {
 			if column < 0 {
 				return fail(1, "a column %q; there are id, lower, upper, size and alignment", name)
 			}
-			at = &place[column]
+			at = &position[column]
 		}
 		if *at >= 0 {
 			return fail(1, "the column %s twice", name)
@@ -67,7 +67,7 @@ func ReadCSV(r io.Reader) (Problem, error) {
 		*at = i
 	}
 	for i, name := range columns[:3] {
-		if id < 0 || place[i] < 0 {
+		if id < 0 || position[i] < 0 {
 			if id < 0 {
 				name = "id"
 			}
@@ -89,11 +89,11 @@ func ReadCSV(r io.Reader) (Problem, error) {
 		}
 		name := strings.Clone(strings.TrimSpace(row[id]))
 		if before, again := seen[name]; again {
-			return fail(line, "buffer %q stands in line %d already", name, before)
+			return fail(line, "buffer %q is in line %d already", name, before)
 		}
 		seen[name] = line
 		v := [4]int64{3: 1}
-		for i, at := range place {
+		for i, at := range position {
 			if at < 0 {
 				continue
 			}
@@ -101,7 +101,7 @@ func ReadCSV(r io.Reader) (Problem, error) {
 			if v[i], err = strconv.ParseInt(text, 10, 64); errors.Is(err, strconv.ErrRange) {
 				return fail(line, "%s %.40s is beyond 64 bits", columns[i], text)
 			} else if err != nil {
-				return fail(line, "%s %.40q is no whole number", columns[i], text)
+				return fail(line, "%s %.40q is not an integer", columns[i], text)
 			}
 		}
 		lower, upper, size, align := v[0], v[1], v[2], v[3]
@@ -113,7 +113,7 @@ func ReadCSV(r io.Reader) (Problem, error) {
 		case size < 0 || size > limit:
 			return fail(line, "buffer %q has size %d, which is not within 0 to %d", name, size, int64(limit))
 		case align < 1 || align&(align-1) != 0 || align > limit:
-			return fail(line, "buffer %q has an alignment of %d, which is no power of two", name, align)
+			return fail(line, "buffer %q has an alignment of %d, which is not a power of two", name, align)
 		}
 		p.Buffers = append(p.Buffers, Buffer{Name: name, Size: sym.Const(size), Align: align, First: int(lower),
 			Last: int(upper) - 1})

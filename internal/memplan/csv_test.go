@@ -10,6 +10,7 @@ import (
 	"github.com/weirml/weir/internal/memplan"
 )
 
+// TestReadCSV reads a table with columns in another order, and tables whose errors name the line.
 func TestReadCSV(t *testing.T) {
 	p, err := memplan.ReadCSV(strings.NewReader(
 		"\uFEFFsize, ID ,upper,lower,alignment\r\n10,a,3,0,4\r\n\r\n0,\"b, c\",4,2, 1\r\n"))
@@ -28,8 +29,8 @@ func TestReadCSV(t *testing.T) {
 		{"id,lower,upper,size,size\n", "line 1: the column size twice"},
 		{head + "a,0,1\n", "wrong number of fields"},
 		{head + "a,0,1,\"2\n", `extraneous or missing`},
-		{head + "a,0,1,x\n", `line 2: size "x" is no whole number`},
-		{head + "a,0,1,\n", `line 2: size "" is no whole number`},
+		{head + "a,0,1,x\n", `line 2: size "x" is not an integer`},
+		{head + "a,0,1,\n", `line 2: size "" is not an integer`},
 		{head + "a,0,1,99999999999999999999\n", "line 2: size 99999999999999999999 is beyond 64 bits"},
 		{head + "a,0,1,9223372036854775807\n", `line 2: buffer "a" has size 9223372036854775807`},
 		{head + "a,0,1,-1\n", `line 2: buffer "a" has size -1`},
@@ -37,7 +38,7 @@ func TestReadCSV(t *testing.T) {
 		{head + "a,0,2147483648,4\n", `line 2: buffer "a" is alive from 0 to 2147483648`},
 		{head + "a,4,3,4\n", `line 2: buffer "a" is never alive: lower 4, upper 3`},
 		{head + "a,4,4,4\n", `line 2: buffer "a" is never alive`},
-		{head + "a,0,1,4\nb,0,1,4\n\na,2,3,4\n", `line 5: buffer "a" stands in line 2 already`},
+		{head + "a,0,1,4\nb,0,1,4\n\na,2,3,4\n", `line 5: buffer "a" is in line 2 already`},
 		{"id,lower,upper,size,alignment\na,0,1,4,3\n", "an alignment of 3"},
 		{"id,lower,upper,size,alignment\na,0,1,4,0\n", "an alignment of 0"},
 		{head + "\"" + strings.Repeat("a", 17<<20), "more than 16777216 bytes"},
@@ -49,7 +50,7 @@ func TestReadCSV(t *testing.T) {
 	}
 }
 
-// many is a table of ten million rows that nobody has to hold.
+// many is a reader of a table of ten million rows, made as they are read.
 type many struct {
 	row  int
 	rest []byte
@@ -68,6 +69,7 @@ func (m *many) Read(to []byte) (int, error) {
 	return n, nil
 }
 
+// TestReadCSVStopsReading: a table with too many rows is refused before it is read to its end.
 func TestReadCSVStopsReading(t *testing.T) {
 	m := &many{}
 	_, err := memplan.ReadCSV(m)
@@ -76,7 +78,7 @@ func TestReadCSVStopsReading(t *testing.T) {
 	}
 }
 
-// FuzzReadCSV reads anything, and plans what can be read.
+// FuzzReadCSV reads arbitrary tables, and plans those that are valid.
 func FuzzReadCSV(f *testing.F) {
 	f.Add("id,lower,upper,size\na,0,3,4\nb,1,2,9223372036854775807\n")
 	f.Add("id,lower,upper,size,alignment\na,0,3,2305843009213693951,4\nb,1,2,2305843009213693951,1\nc,2,4,0,64")

@@ -6,13 +6,13 @@ import (
 	"slices"
 )
 
-// verdict is how an exact search for a placement under a ceiling ended.
+// verdict is the outcome of a complete search for a placement under a ceiling.
 type verdict int
 
 const (
-	refuted verdict = iota // there is none: every case has been looked at
+	refuted verdict = iota // there is none: every case was tried
 	found                  // offset holds one
-	stopped                // the work allowed was done first
+	stopped                // the allowed work was done first
 )
 
 // gone is the least offset of a group that has been placed: above all others.
@@ -34,10 +34,10 @@ type exact struct {
 	ceiling int64     // bytes
 	over    []int64   // by group: the units that it may reach above the ceiling, which is rounded down
 	low     []int64   // by group: its least offset, or gone
-	offset  []int64   // by group: where it lies, of those placed
+	offset  []int64   // by group: its offset, if it is placed
 	list    [][]int32 // by point: the groups left that are alive there, lowest first
-	end     []int64   // by point: no placement of what is left there ends lower
-	cross   []int32   // by point: how many of the groups left are alive there and at the next
+	end     []int64   // by point: a lower bound of the end of the groups left there
+	cross   []int32   // by point: the number of groups left that are alive there and at the next point
 
 	trail   []change
 	saves   []save
@@ -49,7 +49,7 @@ type exact struct {
 	depth   int
 	tooDeep bool
 
-	rank   []int32 // by group: of those to be tried the one with the least comes first
+	rank   []int32 // by group: the case with the least rank is tried first
 	choice choice
 	weight []int64 // by point: one more than the failures found there
 	nogood *nogoods
@@ -87,7 +87,7 @@ func newExact(u *units, n *nogoods) *exact {
 		alive[x.first[g]]++
 		alive[x.last[g]+1]--
 	}
-	store := make([]int32, u.spans)
+	store := make([]int32, u.places)
 	for p := range u.points {
 		x.begin[p+1] = max(x.begin[p], x.begin[p+1])
 		x.list[p], store = store[:0:alive[p]], store[alive[p]:]
@@ -144,7 +144,7 @@ func (x *exact) measure(p int32, top int64) bool {
 	return end <= top
 }
 
-// floor is the least offset that any group left at a point can have; gone if no group is left.
+// floor returns the least offset that any group left at a point can have; gone if no group is left.
 func (x *exact) floor(p int32) int64 {
 	if len(x.list[p]) == 0 {
 		return gone
@@ -155,9 +155,10 @@ func (x *exact) floor(p int32) int64 {
 // alignUp rounds an offset, in units, up to a group's alignment.
 func (x *exact) alignUp(at int64, g int32) int64 { return alignUp(at, x.align[g]) }
 
-// mark is a place on the trail.
+// mark is a position on the trail.
 type mark struct{ trail, saves int }
 
+// mark returns the present position, to which back returns.
 func (x *exact) mark() mark { return mark{len(x.trail), len(x.saves)} }
 
 // place takes a group away and puts it at an offset. settle must follow.
@@ -258,25 +259,25 @@ func (x *exact) back(to mark) {
 	x.trail = x.trail[:to.trail]
 }
 
-// deepest is how many cases within cases are looked at: the search stops beyond.
+// deepest is the greatest depth of cases within cases; the search stops beyond it.
 const deepest = 1 << 16
 
-// split solves the parts of a range of points that no group left joins, those of few points first.
+// split divides a range of points into pieces that no group left joins, and solves each, those with few points first.
 func (x *exact) split(a, b int32, top int64) verdict {
-	type part struct{ a, b int32 }
-	var few [8]part
-	parts := few[:0]
+	type piece struct{ a, b int32 }
+	var few [8]piece
+	pieces := few[:0]
 	for p, start := a, a; p <= b; p++ {
 		if p < b && x.cross[p] > 0 {
 			continue
 		}
 		if len(x.list[start]) > 0 {
-			parts = append(parts, part{start, p})
+			pieces = append(pieces, piece{start, p})
 		}
 		start = p + 1
 	}
-	slices.SortStableFunc(parts, func(p, q part) int { return int(p.b - p.a - (q.b - q.a)) })
-	for _, p := range parts {
+	slices.SortStableFunc(pieces, func(p, q piece) int { return int(p.b - p.a - (q.b - q.a)) })
+	for _, p := range pieces {
 		if v := x.solve(p.a, p.b, top); v != found {
 			return v
 		}
@@ -312,15 +313,15 @@ func (x *exact) solve(a, b int32, top int64) verdict {
 	return v
 }
 
-// lift places groups that are alive at all points of a range at the top: wherever one lies in a placement, what is
-// above may come down by its size and leave it the room there. It returns the ceiling that remains.
+// lift places groups that are alive at all points of a range at the top: wherever such a group lies in a placement, the
+// groups above it may come down by its size and leave it the room at the top. It returns the remaining ceiling.
 func (x *exact) lift(a, b int32, top int64) int64 {
 	if top%x.coarsest != 0 {
 		return top
 	}
 	for g := x.begin[a]; g < x.begin[b+1] && x.padded; g++ {
 		if x.low[g] != gone && x.over[g] > 0 {
-			return top // what lies on top makes a difference
+			return top // which group lies on top makes a difference
 		}
 	}
 	for i := len(x.list[a]) - 1; i >= 0; i-- {
@@ -332,7 +333,7 @@ func (x *exact) lift(a, b int32, top int64) int64 {
 	return top
 }
 
-// branch looks at all cases of one point.
+// branch tries all cases of one point.
 func (x *exact) branch(a, b int32, top int64) verdict {
 	start, base := x.mark(), len(x.cases)
 	p := x.choose(a, b, top)
@@ -367,7 +368,7 @@ func (x *exact) branch(a, b int32, top int64) verdict {
 	return verdict
 }
 
-// alike reports whether two groups are the same but for their names.
+// alike reports whether two groups differ in nothing but their names.
 func (x *exact) alike(g, h int32) bool {
 	return x.size[g] == x.size[h] && x.first[g] == x.first[h] && x.last[g] == x.last[h] && x.align[g] == x.align[h] &&
 		x.spare[g] == x.spare[h]
@@ -402,7 +403,7 @@ func (x *exact) skip(p int32, floor int64) bool {
 			next = min(next, x.low[g])
 			break
 		}
-		// It rests on one that is not alive here, or it could be moved down.
+		// It rests on a group that is not alive here, or it could be moved down.
 		for _, other := range x.near(g) {
 			if x.low[other] != gone && (x.first[other] > p || x.last[other] < p) {
 				next = min(next, x.alignUp(x.low[other]+x.size[other], g))
@@ -422,12 +423,12 @@ func (x *exact) skip(p int32, floor int64) bool {
 	return true
 }
 
-// describe writes down what identifies the state of a range of points.
+// describe sets x.state to the identity of the state of a range of points.
 func (x *exact) describe(a, b int32, top int64) {
 	s := &x.state
 	s.a, s.b, s.rest, s.words = a, b, 0, s.words[:0]
 	if x.coarsest > 1 || x.padded {
-		s.rest = x.ceiling // room says nothing about where multiples of alignments lie, and what may end above
+		s.rest = x.ceiling // the room does not tell the offsets' alignment, nor which group may end above the ceiling
 	}
 	s.hash = scramble(uint64(a)<<32 | uint64(b))
 	word, bit := uint64(0), uint(0)

@@ -11,8 +11,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// lowest is the least height of a problem of numbers without aliases, found by trying every order: each buffer lies on
-// those before it.
+// lowest returns the least height of a problem of numbers without aliases, found by trying every order: each buffer
+// lies on those before it.
 func lowest(p memplan.Problem) int64 {
 	n := len(p.Buffers)
 	size, begin, end := make([]int64, n), make([]int64, n), make([]int64, n)
@@ -55,7 +55,7 @@ func lowest(p memplan.Problem) int64 {
 	return least
 }
 
-// leastOf is what is proved of a plan of numbers, −1 of others.
+// leastOf returns the proved least height of a plan of numbers; −1 for plans with dimensions.
 func leastOf(s *memplan.Solution) int64 {
 	if least, ok := s.Least.Const(); ok {
 		return least
@@ -76,7 +76,7 @@ func small(random *rand.Rand, most int, sizes []int64, aligns []int64) memplan.P
 	return p
 }
 
-// TestExactIsExact compares the search with every order there is.
+// TestExactIsExact: the search finds the least height that trying every order finds.
 func TestExactIsExact(t *testing.T) {
 	rounds := uint64(150)
 	if testing.Short() {

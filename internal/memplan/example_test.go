@@ -7,7 +7,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Three layers in a row, with a free batch: the third result takes the first one's place.
+// Three layers in a row, with a free batch: the third result reuses the first one's bytes.
 func ExamplePlan() {
 	n := sym.Dim("n")
 	dims := sym.NewDims()

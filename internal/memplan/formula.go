@@ -10,7 +10,7 @@ import (
 )
 
 // The limits of a formula: terms of one offset while it is built, terms that a result may have, questions to the prover
-// over a whole plan, and elementary steps of comparing terms.
+// over an entire plan, and elementary steps of comparing terms.
 const (
 	widestOffset  = 96
 	widestFormula = 48
@@ -18,7 +18,7 @@ const (
 	formulaWork   = 16 << 20
 )
 
-// algebra builds formulas as maxima of terms. A term is a sum of atoms with whole counts, and an atom is a product of
+// algebra builds formulas as maxima of terms. A term is a sum of atoms with integer counts, and an atom is a product of
 // dimensions or, if a size is no polynomial, the size itself.
 type algebra struct {
 	*grouping
@@ -34,17 +34,17 @@ type algebra struct {
 	left     int             // questions
 	work     meter           // of comparing terms
 	key      []byte          // scratch, as the three that follow
-	more     []part
-	less     []part
+	more     []addend
+	less     []addend
 	scratch  []int
 	padded   map[int64][]*padded // by alignment and class, each once it is asked for
 }
 
 // padded is a size rounded up to an alignment.
 type padded struct {
-	x     sym.Expr
-	exact bool // the size is proved a multiple of it
-	term  term // of x
+	x    sym.Expr
+	even bool // the size is proved to be a multiple of the alignment
+	term term // of x
 }
 
 type atom struct {
@@ -56,17 +56,17 @@ type atom struct {
 
 // term is a sum of atoms.
 type term struct {
-	parts []part  // by ascending atom, no count zero
-	value []int64 // at the samples
-	top   int32   // of a height's terms: the group that ends there
+	addends []addend // by ascending atom, no count zero
+	value   []int64  // at the samples
+	top     int32    // of a height's terms: the group that ends there
 }
 
-type part struct {
+type addend struct {
 	atom  int32
 	count int64
 }
 
-// newAlgebra returns an algebra that knows the atom 1 alone.
+// newAlgebra returns an algebra whose only atom is 1.
 func newAlgebra(g *grouping, z *sizes, bindings [][]int64) *algebra {
 	a := &algebra{grouping: g, sizes: z, bindings: bindings, index: map[string]int32{}, proofs: map[string]bool{},
 		known: sym.NewNames(z.names), spread: g.dims.Spread(z.names), left: questions, work: meter{formulaWork},
@@ -83,7 +83,7 @@ func (a *algebra) atom(x sym.Expr) int32 {
 	}
 	at := int32(len(a.atoms))
 	a.index[key] = at
-	// A value that cannot be computed stands as zero: values only save questions to the prover.
+	// A value that cannot be computed counts as zero: values only save questions to the prover.
 	n := atom{x: x, value: a.known.ValuesAt(x, a.bindings).At}
 	lo, _ := a.dims.Bounds(x)
 	n.notNegative = lo >= 0
@@ -94,41 +94,41 @@ func (a *algebra) atom(x sym.Expr) int32 {
 // term reads an expression as a sum of atoms.
 func (a *algebra) term(x sym.Expr) term {
 	t := term{value: make([]int64, len(a.bindings))}
-	a.split(x, sym.Const(1), &t.parts)
+	a.split(x, sym.Const(1), &t.addends)
 	return a.tidy(t)
 }
 
-// split appends the parts of x·factor, factor being a product of dimensions.
-func (a *algebra) split(x, factor sym.Expr, parts *[]part) {
+// split appends the addends of x·factor, factor being a product of dimensions.
+func (a *algebra) split(x, factor sym.Expr, addends *[]addend) {
 	if c, ok := x.Const(); ok {
 		if c != 0 {
-			*parts = append(*parts, part{a.atom(factor), c})
+			*addends = append(*addends, addend{a.atom(factor), c})
 		}
 		return
 	}
 	for _, name := range x.Vars() {
 		if coefficient, rest, ok := x.Linear(name); ok {
-			a.split(coefficient, factor.Mul(sym.Var(name)), parts)
-			a.split(rest, factor, parts)
+			a.split(coefficient, factor.Mul(sym.Var(name)), addends)
+			a.split(rest, factor, addends)
 			return
 		}
 	}
-	*parts = append(*parts, part{a.atom(factor.Mul(x)), 1})
+	*addends = append(*addends, addend{a.atom(factor.Mul(x)), 1})
 }
 
-// tidy sorts a term's parts, joins equal atoms and computes its values.
+// tidy sorts a term's addends, joins equal atoms and computes its values.
 func (a *algebra) tidy(t term) term {
-	slices.SortFunc(t.parts, func(x, y part) int { return cmp.Compare(x.atom, y.atom) })
-	out := t.parts[:0]
-	for _, p := range t.parts {
+	slices.SortFunc(t.addends, func(x, y addend) int { return cmp.Compare(x.atom, y.atom) })
+	out := t.addends[:0]
+	for _, p := range t.addends {
 		if n := len(out); n > 0 && out[n-1].atom == p.atom {
 			out[n-1].count += p.count
 			continue
 		}
 		out = append(out, p)
 	}
-	t.parts = slices.DeleteFunc(out, func(p part) bool { return p.count == 0 })
-	for _, p := range t.parts {
+	t.addends = slices.DeleteFunc(out, func(p addend) bool { return p.count == 0 })
+	for _, p := range t.addends {
 		for i := range t.value {
 			t.value[i] += p.count * a.atoms[p.atom].value[i]
 		}
@@ -138,19 +138,19 @@ func (a *algebra) tidy(t term) term {
 
 // add returns the sum of two terms.
 func (a *algebra) add(x, y term) term {
-	t := term{parts: make([]part, 0, len(x.parts)+len(y.parts)), value: make([]int64, len(x.value))}
+	t := term{addends: make([]addend, 0, len(x.addends)+len(y.addends)), value: make([]int64, len(x.value))}
 	i, j := 0, 0
-	for i < len(x.parts) || j < len(y.parts) {
+	for i < len(x.addends) || j < len(y.addends) {
 		switch {
-		case j == len(y.parts) || i < len(x.parts) && x.parts[i].atom < y.parts[j].atom:
-			t.parts = append(t.parts, x.parts[i])
+		case j == len(y.addends) || i < len(x.addends) && x.addends[i].atom < y.addends[j].atom:
+			t.addends = append(t.addends, x.addends[i])
 			i++
-		case i == len(x.parts) || y.parts[j].atom < x.parts[i].atom:
-			t.parts = append(t.parts, y.parts[j])
+		case i == len(x.addends) || y.addends[j].atom < x.addends[i].atom:
+			t.addends = append(t.addends, y.addends[j])
 			j++
 		default:
-			if sum := x.parts[i].count + y.parts[j].count; sum != 0 {
-				t.parts = append(t.parts, part{x.parts[i].atom, sum})
+			if sum := x.addends[i].count + y.addends[j].count; sum != 0 {
+				t.addends = append(t.addends, addend{x.addends[i].atom, sum})
 			}
 			i, j = i+1, j+1
 		}
@@ -161,16 +161,16 @@ func (a *algebra) add(x, y term) term {
 	return t
 }
 
-// expr is the term as an expression.
-func (a *algebra) expr(parts []part) sym.Expr {
-	list := make([]sym.Expr, len(parts))
-	for i, p := range parts {
+// expr returns the term as an expression.
+func (a *algebra) expr(addends []addend) sym.Expr {
+	list := make([]sym.Expr, len(addends))
+	for i, p := range addends {
 		list[i] = a.atoms[p.atom].x.Mul(sym.Const(p.count))
 	}
 	return sym.Sum(list...)
 }
 
-// pad is a size, given by its class, rounded up to align; 1 leaves it as it is.
+// pad returns a size, given by its class, rounded up to align; 1 leaves it as it is.
 func (a *algebra) pad(class int, align int64) *padded {
 	list := a.padded[align]
 	if list == nil {
@@ -209,9 +209,9 @@ func (a *algebra) presence(class int) sym.Presence {
 
 // where returns a term that is t if a size is 1 or more, and 0 if it is 0.
 func (a *algebra) where(present sym.Presence, t term) term {
-	out := term{parts: make([]part, 0, len(t.parts)), value: make([]int64, len(t.value))}
-	for _, p := range t.parts {
-		out.parts = append(out.parts, part{a.atom(present.Times(a.atoms[p.atom].x)), p.count})
+	out := term{addends: make([]addend, 0, len(t.addends)), value: make([]int64, len(t.value))}
+	for _, p := range t.addends {
+		out.addends = append(out.addends, addend{a.atom(present.Times(a.atoms[p.atom].x)), p.count})
 	}
 	return a.tidy(out)
 }
@@ -225,39 +225,39 @@ func (a *algebra) below(x, y term) bool {
 		}
 	}
 	// Only the difference matters: more holds the atoms of which x has more, less those of which y has more.
-	a.work.spend(16 * (len(x.parts) + len(y.parts)))
+	a.work.spend(16 * (len(x.addends) + len(y.addends)))
 	more, less := a.more[:0], a.less[:0]
 	i, j := 0, 0
-	for i < len(x.parts) || j < len(y.parts) {
-		p := part{math.MaxInt32, 0}
-		if i < len(x.parts) {
-			p = x.parts[i]
+	for i < len(x.addends) || j < len(y.addends) {
+		p := addend{math.MaxInt32, 0}
+		if i < len(x.addends) {
+			p = x.addends[i]
 		}
 		switch {
-		case j == len(y.parts) || p.atom < y.parts[j].atom:
+		case j == len(y.addends) || p.atom < y.addends[j].atom:
 			i++
-		case p.atom > y.parts[j].atom:
-			p = part{y.parts[j].atom, -y.parts[j].count}
+		case p.atom > y.addends[j].atom:
+			p = addend{y.addends[j].atom, -y.addends[j].count}
 			j++
 		default:
-			p.count -= y.parts[j].count
+			p.count -= y.addends[j].count
 			i, j = i+1, j+1
 		}
 		if p.count > 0 {
 			more = append(more, p)
 		} else if p.count < 0 {
-			less = append(less, part{p.atom, -p.count})
+			less = append(less, addend{p.atom, -p.count})
 		}
 	}
 	a.more, a.less = more, less
-	if len(more) == 0 && !slices.ContainsFunc(less, func(p part) bool { return !a.atoms[p.atom].notNegative }) {
+	if len(more) == 0 && !slices.ContainsFunc(less, func(p addend) bool { return !a.atoms[p.atom].notNegative }) {
 		return true
 	}
 	return a.ask(more, less)
 }
 
-// ask puts x ≤ y to the prover, unless it has been answered before or too much has been asked.
-func (a *algebra) ask(x, y []part) bool {
+// ask asks the prover for x ≤ y, unless the answer is known or no questions are left.
+func (a *algebra) ask(x, y []addend) bool {
 	a.key = encode(encode(a.key[:0], x), y)
 	yes, known := a.proofs[string(a.key)]
 	if !known && a.left > 0 && !a.refuted(x, y) {
@@ -270,7 +270,7 @@ func (a *algebra) ask(x, y []part) bool {
 }
 
 // refuted reports whether x > y at one of the witnesses.
-func (a *algebra) refuted(x, y []part) bool {
+func (a *algebra) refuted(x, y []addend) bool {
 	for i := range a.spread {
 		more, ok := a.sumAt(x, i)
 		less, alsoOK := a.sumAt(y, i)
@@ -281,17 +281,17 @@ func (a *algebra) refuted(x, y []part) bool {
 	return false
 }
 
-// sumAt is a sum at a witness. ok is false if it has no value there, or one that is not computed exactly.
-func (a *algebra) sumAt(parts []part, at int) (sum float64, ok bool) {
-	const exact = 1 << 53
+// sumAt returns a sum at a witness. ok is false if it has no value there, or one that is not exact.
+func (a *algebra) sumAt(addends []addend, at int) (sum float64, ok bool) {
+	const mostExact = 1 << 53 // below it, float64 sums of integers are exact
 	size := 0.0
-	for _, p := range parts {
+	for _, p := range addends {
 		n := &a.atoms[p.atom]
 		if n.witness.At == nil {
 			n.witness = a.known.ValuesAt(n.x, a.spread)
 		}
 		v := float64(p.count) * float64(n.witness.At[at])
-		if sum, size = sum+v, size+math.Abs(v); !n.witness.Has[at] || size >= exact {
+		if sum, size = sum+v, size+math.Abs(v); !n.witness.Has[at] || size >= mostExact {
 			return 0, false
 		}
 	}
@@ -299,9 +299,9 @@ func (a *algebra) sumAt(parts []part, at int) (sum float64, ok bool) {
 }
 
 // encode appends a sum to a key: its length, then atoms and counts.
-func encode(key []byte, parts []part) []byte {
-	key = binary.AppendUvarint(key, uint64(len(parts)))
-	for _, p := range parts {
+func encode(key []byte, addends []addend) []byte {
+	key = binary.AppendUvarint(key, uint64(len(addends)))
+	for _, p := range addends {
 		key = binary.AppendVarint(binary.AppendUvarint(key, uint64(p.atom)), p.count)
 	}
 	return key
@@ -336,7 +336,7 @@ func (a *algebra) offsets(s *stack) [][]term {
 				if s.align[under] >= align {
 					t = a.add(t, a.pad(a.class[under], align).term)
 				} else {
-					t = a.term(a.round(a.expr(a.add(t, a.pad(a.class[under], 1).term).parts), align))
+					t = a.term(a.round(a.expr(a.add(t, a.pad(a.class[under], 1).term).addends), align))
 				}
 				list = append(list, t)
 			}
@@ -354,7 +354,7 @@ func (a *algebra) offsets(s *stack) [][]term {
 	return out
 }
 
-// arena is the height of a stack as a formula. ok is false if it has too many terms to be written.
+// arena returns the height of a stack as a formula. ok is false if it has too many terms to be written.
 func (a *algebra) arena(s *stack) (formula sym.Expr, ok bool) {
 	offsets := a.offsets(s)
 	if offsets == nil {
@@ -385,7 +385,7 @@ func (a *algebra) arena(s *stack) (formula sym.Expr, ok bool) {
 	terms := make([]sym.Expr, len(list))
 	s.highest = map[int32]bool{}
 	for i, t := range list {
-		terms[i] = a.expr(t.parts)
+		terms[i] = a.expr(t.addends)
 		s.highest[t.top] = true
 	}
 	return maximum(terms), true
@@ -402,7 +402,7 @@ func (a *algebra) tops(s *stack, visit func(g int32, counts bool)) {
 			loose[g] = loose[s.beside[g]]
 		}
 		for _, under := range s.below[g] {
-			padded := s.align[under] < s.align[g] || !a.pad(a.class[under], s.align[g]).exact
+			padded := s.align[under] < s.align[g] || !a.pad(a.class[under], s.align[g]).even
 			loose[g] = loose[g] || padded || maybe[under] && loose[under]
 		}
 	}
@@ -422,8 +422,8 @@ func (a *algebra) tops(s *stack, visit func(g int32, counts bool)) {
 	}
 }
 
-// shelved is the height of shelves stacked one above the other, as a sum of maxima. Every group's offset is the sum of
-// what lies below its shelf.
+// shelved returns the height of shelves stacked one above the other, as a sum of maxima. Every group's offset is the
+// sum of what lies below its shelf.
 func (a *algebra) shelved(shelves [][]int, aligns []int64) sym.Expr {
 	var tops []sym.Expr
 	floor := sym.Const(0)
@@ -436,11 +436,11 @@ func (a *algebra) shelved(shelves [][]int, aligns []int64) sym.Expr {
 			}
 		}
 		if len(ends) > 0 {
-			tops = append(tops[:0], floor.Add(a.greatest(ends))) // it ends above all that lies lower
+			tops = append(tops[:0], floor.Add(a.greatest(ends))) // it ends above all lower groups
 		}
 		for _, g := range shelf {
 			if !a.filled(a.class[g]) {
-				tops = append(tops, a.presence(a.class[g]).Times(floor.Add(a.groups[g].size))) // nothing, where it is empty
+				tops = append(tops, a.presence(a.class[g]).Times(floor.Add(a.groups[g].size))) // 0, if it is empty
 			}
 		}
 		floor = floor.Add(a.greatest(rounded))
@@ -448,7 +448,7 @@ func (a *algebra) shelved(shelves [][]int, aligns []int64) sym.Expr {
 	return maximum(tops)
 }
 
-// greatest is the maximum of a list, without the members proved to be no greater than another.
+// greatest returns the maximum of a list, without the members proved to be no greater than another.
 func (a *algebra) greatest(list []sym.Expr) sym.Expr {
 	terms := make([]term, len(list))
 	for i, x := range list {
@@ -457,12 +457,12 @@ func (a *algebra) greatest(list []sym.Expr) sym.Expr {
 	terms = a.prune(terms)
 	out := make([]sym.Expr, len(terms))
 	for i, t := range terms {
-		out[i] = a.expr(t.parts)
+		out[i] = a.expr(t.addends)
 	}
 	return sym.MaxOf(out...)
 }
 
-// maximum is the greatest of expressions that are never negative, 0 of none.
+// maximum returns the greatest of expressions that are never negative, 0 of none.
 func maximum(list []sym.Expr) sym.Expr {
 	if len(list) == 0 {
 		return sym.Const(0)

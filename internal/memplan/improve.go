@@ -6,35 +6,35 @@ import (
 )
 
 const (
-	improverRounds = 3       // how often all storages are gone through
+	improverRounds = 3       // passes over all storages
 	improverWork   = 400_000 // steps that are computed for one piece
 )
 
-// improver lowers the peak of one piece by moves: what is alive at the fullest node, and not used there, is made later
-// or used up earlier, together with what must move along.
+// improver lowers the peak of one piece by moves: a value that is alive at the fullest node, and not used there, is
+// made later or used up earlier, together with the nodes that must move along.
 type improver struct {
 	*dag
-	nodes  []int32 // of the piece, in their order
-	place  []int32 // by node: its place in nodes, −1 before the piece, len(nodes) after it
-	sample int
-	start  int64 // bytes alive before the piece
-	before []int64
-	peak   []int64
-	large  []int32 // the storages with bytes, the largest first
-	work   int64   // steps that may still be computed
+	nodes    []int32 // of the piece, in their order
+	position []int32 // by node: its index in nodes, −1 before the piece, len(nodes) after it
+	sample   int
+	start    int64 // bytes alive before the piece
+	before   []int64
+	peak     []int64
+	large    []int32 // the storages with bytes, the largest first
+	work     int64   // steps that may still be computed
 }
 
 // improved returns an order of a piece's nodes with a lower peak at one sample, or with the peak at fewer nodes; nil if
 // no move gives one. It computes about as many steps as work says.
 func (d *dag) improved(nodes []int32, start int64, sample int, enough, work int64) []int32 {
-	m := &improver{dag: d, nodes: slices.Clone(nodes), place: slices.Repeat([]int32{-1}, len(d.uses)), sample: sample,
+	m := &improver{dag: d, nodes: slices.Clone(nodes), position: slices.Repeat([]int32{-1}, len(d.uses)), sample: sample,
 		start: start, work: work}
-	for v := range m.place {
-		m.place[v] = int32(len(nodes))
+	for v := range m.position {
+		m.position[v] = int32(len(nodes))
 	}
 	from := slices.Min(nodes)
 	for v := range from {
-		m.place[v] = -1
+		m.position[v] = -1
 	}
 	m.before, m.peak = make([]int64, len(nodes)+1), make([]int64, len(nodes))
 	for r := range d.size {
@@ -60,10 +60,10 @@ func (d *dag) improved(nodes []int32, start int64, sample int, enough, work int6
 	return m.nodes
 }
 
-// settle computes what is alive from one place to another, the end excluded, for the nodes as they lie.
+// settle computes the live bytes at the positions from to to−1 of the present order.
 func (m *improver) settle(from, to int) {
 	for i := from; i < to; i++ {
-		m.place[m.nodes[i]] = int32(i)
+		m.position[m.nodes[i]] = int32(i)
 	}
 	if from == 0 {
 		m.before[0] = m.start
@@ -75,20 +75,20 @@ func (m *improver) settle(from, to int) {
 	m.work -= int64(to - from)
 }
 
-// gone reports whether storage r is dead after node v, as the nodes lie.
+// gone reports whether storage r is dead after node v in the present order.
 func (m *improver) gone(r, v int32) bool {
 	if m.keep[r] {
 		return false
 	}
 	for _, c := range m.consumers[r] {
-		if m.place[c] > m.place[v] {
+		if m.position[c] > m.position[v] {
 			return false
 		}
 	}
 	return true
 }
 
-// placed is dag.step for a node at its place.
+// placed returns the same as dag.step for a node at its position in the present order.
 func (m *improver) placed(v int32) (high, net int64) {
 	for _, r := range m.makes[v] {
 		size := m.size[r][m.sample]
@@ -112,23 +112,23 @@ func (m *improver) placed(v int32) (high, net int64) {
 	return max(high, net, 0), net
 }
 
-// rearranged is a new order of the nodes from one place on.
+// rearranged is a new order of the nodes from position at on.
 type rearranged struct {
 	at    int
 	nodes []int32
 }
 
-// take puts nodes into another order, from a place on.
+// take puts nodes into the order from position at on.
 func (m *improver) take(at int, nodes []int32) {
 	copy(m.nodes[at:], nodes)
 	m.settle(at, at+len(nodes))
 }
 
-// score is how full a piece is: its peak, at how many nodes it is reached, and the bytes alive at all of them, in units
-// of 64.
+// score tells how full a piece is: its peak, the number of nodes that reach it, and the bytes alive at all nodes, in
+// units of 64.
 type score struct{ peak, times, sum int64 }
 
-// score computes it, of the whole piece.
+// score computes the score of the entire piece.
 func (m *improver) score() (s score) {
 	for _, p := range m.peak {
 		s.sum += p >> 6 // sums of many nodes stay within 64 bits
@@ -158,7 +158,7 @@ func (m *improver) try(move *rearranged, less func(after, now score) bool) bool 
 	return false
 }
 
-// lower makes the first move that helps at the first of the fullest nodes; false if none does.
+// lower makes the first move that helps at the first of the fullest nodes; it returns false if no move does.
 func (m *improver) lower() bool {
 	at := slices.Index(m.peak, slices.Max(m.peak))
 	v := m.nodes[at]
@@ -193,16 +193,16 @@ func (m *improver) shorten() (changed bool) {
 	return changed
 }
 
-// idle is the fullest place in the longest time between two uses of a storage; −1 if they follow one another.
+// idle returns the fullest position between the two uses of a storage that are farthest apart; −1 if all are adjacent.
 func (m *improver) idle(r int32) int {
 	var places []int
 	if made := m.made[r]; made >= 0 {
-		places = append(places, int(m.place[made]))
+		places = append(places, int(m.position[made]))
 	} else {
 		places = append(places, -1)
 	}
 	for _, c := range m.consumers[r] {
-		places = append(places, int(m.place[c]))
+		places = append(places, int(m.position[c]))
 	}
 	slices.Sort(places)
 	from, to := 0, 0
@@ -223,30 +223,30 @@ func (m *improver) idle(r int32) int {
 	return at
 }
 
-// across reports whether a storage is alive at the node v at a place, which neither makes nor uses it.
+// across reports whether a storage is alive at node v at position at, which neither makes nor uses it.
 func (m *improver) across(r, v int32, at int) bool {
 	made := int32(-1)
 	if m.made[r] >= 0 {
-		made = m.place[m.made[r]]
+		made = m.position[m.made[r]]
 	}
 	if int(made) >= at || slices.Contains(m.uses[v], r) {
 		return false
 	}
 	for _, c := range m.consumers[r] {
-		if int(m.place[c]) > at {
+		if int(m.position[c]) > at {
 			return true
 		}
 	}
 	return false
 }
 
-// sunk moves what makes a storage, with all before a place that depends on it, after that place: to just before the
-// first node that needs it. nil if that cannot be.
+// sunk moves what makes a storage, with all before a position that depends on it, after that position: to just before
+// the first node that needs it. nil if that cannot be.
 func (m *improver) sunk(r int32, at int) *rearranged {
-	if m.made[r] < 0 || m.place[m.made[r]] < 0 {
+	if m.made[r] < 0 || m.position[m.made[r]] < 0 {
 		return nil
 	}
-	from := int(m.place[m.made[r]])
+	from := int(m.position[m.made[r]])
 	moved := map[int32]bool{m.nodes[from]: true}
 	var stay, along []int32
 	along = append(along, m.nodes[from])
@@ -268,8 +268,8 @@ func (m *improver) sunk(r int32, at int) *rearranged {
 	return &rearranged{from, slices.Concat(stay, along)}
 }
 
-// hoisted moves all nodes that use a storage, with what they need, from after a place to before it: just before the
-// place, or with early as early as they can run. nil if that cannot be.
+// hoisted moves all nodes that use a storage, with what they need, from after a position to before it: just before the
+// position, or with early as early as they can run. nil if that cannot be.
 func (m *improver) hoisted(r int32, at int, early bool) *rearranged {
 	if m.keep[r] {
 		return nil
@@ -277,7 +277,7 @@ func (m *improver) hoisted(r int32, at int, early bool) *rearranged {
 	last := at
 	wanted := map[int32]bool{}
 	for _, c := range m.consumers[r] {
-		switch p := int(m.place[c]); {
+		switch p := int(m.position[c]); {
 		case p >= len(m.nodes):
 			return nil
 		case p > at:
@@ -294,7 +294,7 @@ func (m *improver) hoisted(r int32, at int, early bool) *rearranged {
 		}
 		moved = append(moved, v)
 		for _, b := range m.dag.before[v] {
-			if int(m.place[b]) == at {
+			if int(m.position[b]) == at {
 				return nil
 			}
 			wanted[b] = true
@@ -307,7 +307,7 @@ func (m *improver) hoisted(r int32, at int, early bool) *rearranged {
 		from = 0
 		for _, v := range moved {
 			for _, b := range m.dag.before[v] {
-				if p := int(m.place[b]); p < at {
+				if p := int(m.position[b]); p < at {
 					from = max(from, p+1)
 				}
 			}

@@ -8,9 +8,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// trainingStep is a step of many layers: results from first to last, and their derivatives from last to first. For each
-// weight's derivative parts of a result are all taken out, and then multiplied one after the other with that result's
-// derivative. Updates end what there is of weights' derivatives.
+// trainingStep returns a step of many layers: results from first to last, and their derivatives from last to first. For
+// each weight's derivative parts of a result are all taken out, and then multiplied one after the other with that
+// result's derivative. Updates end what there is of weights' derivatives.
 func trainingStep(layers int) Graph {
 	var g Graph
 	value := func(size int64) int {
@@ -50,8 +50,8 @@ func trainingStep(layers int) Graph {
 	return g
 }
 
-// TestOrderOfTraining: a weight's derivative is computed as soon as what it is computed from is there, in steps of more
-// layers than a search of sets of nodes comes through.
+// TestOrderOfTraining: a weight's derivative is computed as soon as its operands are, in training steps of more layers
+// than a search of sets of nodes can handle.
 func TestOrderOfTraining(t *testing.T) {
 	for _, layers := range []int{1, 2, 5, 20, 60, 150} {
 		g := trainingStep(layers)
@@ -63,14 +63,14 @@ func TestOrderOfTraining(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// All results, the last derivative and a part, and something beside them.
+		// All results, the last derivative and a piece, and the small values beside them.
 		if most := int64(layers+5)*1000 + 8; got > most {
 			t.Errorf("%d layers: a peak of %d, want %d at most", layers, got, most)
 		}
 	}
 }
 
-// TestImproved: moves leave an order in which the nodes can run, whose peak is what they say and no higher than before.
+// TestImproved: moves give an order in which the nodes can run, with the peak that they report, no higher than before.
 func TestImproved(t *testing.T) {
 	lower := 0
 	for seed := range uint64(2000) {

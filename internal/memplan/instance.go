@@ -58,7 +58,7 @@ func newLifetimes(first, last []int, align []int64) *lifetimes {
 	return l
 }
 
-// sweep visits every point with the groups alive at it. The list is good until visit returns.
+// sweep visits every point with the groups alive at it. The list is valid until visit returns.
 func (l *lifetimes) sweep(visit func(point int, live []int)) {
 	var live []int
 	for p := range l.step {
@@ -68,7 +68,7 @@ func (l *lifetimes) sweep(visit func(point int, live []int)) {
 	}
 }
 
-// grains lists the distinct alignments of groups, in the order in which they come.
+// grains lists the distinct alignments of groups, in order of first occurrence.
 func (l *lifetimes) grains(groups []int) []int64 {
 	var list []int64
 	for _, g := range groups {
@@ -79,12 +79,13 @@ func (l *lifetimes) grains(groups []int) []int64 {
 	return list
 }
 
+// overlap reports whether two groups are ever alive together.
 func (l *lifetimes) overlap(a, b int) bool { return l.first[a] <= l.last[b] && l.first[b] <= l.last[a] }
 
-// mostAlive is the most groups alive, added over all points, that planning takes on: what it does is in proportion.
+// mostAlive is the most groups alive, added over all points, that planning accepts: its work is in proportion.
 const mostAlive = 1 << 27
 
-// alive is the number of groups alive, added over all points.
+// alive returns the number of groups alive, added over all points.
 func (l *lifetimes) alive() int64 {
 	n := int64(0)
 	for _, c := range l.count {
@@ -93,7 +94,7 @@ func (l *lifetimes) alive() int64 {
 	return n
 }
 
-// pairs is the number of pairs of groups alive together.
+// pairs returns the number of pairs of groups alive together.
 func (l *lifetimes) pairs() int64 {
 	n := int64(0)
 	for p, list := range l.begin {
@@ -145,8 +146,8 @@ func newInstance(l *lifetimes, size []int64) *instance {
 	return in
 }
 
-// need is the lower bound of groups alive together: for each of their alignments, the sum of the sizes of those that
-// have it or a greater one, rounded up to it, less the greatest padding; the greatest of these sums.
+// need returns the lower bound of groups alive together: for each of their alignments, the sum of the sizes of those
+// that have it or a greater one, rounded up to it, less the greatest padding; the greatest of these sums.
 func (in *instance) need(live []int) int64 {
 	most := int64(0)
 	for _, align := range in.grains(live) {
@@ -166,8 +167,8 @@ func (in *instance) need(live []int) int64 {
 // alignUp rounds x ≥ 0 up to a multiple of align, a power of two.
 func alignUp(x, align int64) int64 { return (x + align - 1) &^ (align - 1) }
 
-// orderOf is the order that a placement stands for: lowest offset first. An empty group lies at the foot of what starts
-// at the same byte.
+// orderOf returns the order that a placement stands for: lowest offset first. An empty group lies at the foot of what
+// starts at the same byte.
 func (in *instance) orderOf(offset []int64) []int {
 	order := make([]int, len(offset))
 	for g := range order {
@@ -185,6 +186,7 @@ func (in *instance) orderOf(offset []int64) []int {
 	return order
 }
 
+// compare returns −1, 0 or 1 as a is less than, equal to or greater than b.
 func compare(a, b int64) int {
 	switch {
 	case a < b:
@@ -199,6 +201,8 @@ func compare(a, b int64) int {
 // a clock.
 type meter struct{ left int64 }
 
+// spend counts n steps.
 func (m *meter) spend(n int) { m.left -= int64(n) }
 
+// empty reports whether all the allowed work is done.
 func (m *meter) empty() bool { return m.left <= 0 }

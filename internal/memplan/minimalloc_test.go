@@ -28,8 +28,8 @@ func readMinimalloc(t testing.TB, name string) memplan.Problem {
 	return p
 }
 
-// minimalloc is the instances: their bounds, as published with the data, and a height that the search must reach with
-// an amount of work. The capacity of all is 1048576.
+// minimalloc lists the instances: their bounds, as published with the data, and a height that the search must reach
+// with an amount of work. The capacity of all is 1048576.
 var minimalloc = map[string]struct {
 	bound, most int64
 	work        int64
@@ -82,7 +82,7 @@ func TestMinimalloc(t *testing.T) {
 		}
 		if again, err := memplan.Plan(p, memplan.Options{Work: want.work}); err != nil ||
 			!slices.EqualFunc(again.Offsets, s.Offsets, sym.Expr.Equal) {
-			t.Errorf("%s: planned again it is another plan, %v", name, err)
+			t.Errorf("%s: a second run gives another plan, %v", name, err)
 		}
 	}
 }

@@ -3,7 +3,7 @@ package memplan
 // mostNogoods is the memory that refuted states may take, in words of 8 bytes, for one instance.
 const mostNogoods = 4 << 20
 
-// nogoods keeps states that have been refuted: which groups were left in a range of points, and the room that there was
+// nogoods keeps refuted states: the groups that were left in a range of points, and the room that there was
 // above the surface. It is good for every ceiling: less room for the same groups is no better.
 type nogoods struct {
 	last  map[uint64]int32 // by hash: the newest entry, plus one
@@ -19,7 +19,7 @@ type nogood struct {
 	rest  int64 // the ceiling's remainder, where alignments differ
 }
 
-// residue is what identifies one: written by describe, so that looking it up and keeping it read the same words.
+// residue is the identity of a state. describe writes it, so that known and keep read the same words.
 type residue struct {
 	hash  uint64
 	a, b  int32
@@ -50,7 +50,7 @@ func (n *nogoods) known(s *residue) bool {
 	return false
 }
 
-// keep adds a state. If there is no memory left for it, all that is older is forgotten.
+// keep adds a state. If there is no memory left for it, all older states are dropped.
 func (n *nogoods) keep(s *residue) {
 	if len(n.words)+len(s.words)+8*len(n.list) > mostNogoods {
 		n.list, n.words = n.list[:0], n.words[:0]

@@ -20,7 +20,7 @@ type Value struct {
 	Name string
 	Size sym.Expr // bytes
 	Keep bool     // alive to the end: an output
-	View bool     // it has no bytes of its own: it is a part of value Of, and keeps that one alive
+	View bool     // it has no bytes of its own: it is a view of value Of, and keeps that alive
 	Of   int
 }
 
@@ -31,23 +31,23 @@ type Node struct {
 	Makes []int    // values; each is made by one node
 	Reuse []Reuse  // the in-place computations that it allows
 	Work  sym.Expr // bytes alive only while it runs
-	After []int    // nodes that must run before it for another reason than a value
+	After []int    // nodes that must run before it for a reason other than a value
 	Fixed bool     // all nodes before it stay before it, all after it stay after
 }
 
 // Reuse says that Make may take the storage of Use if Use dies at the node. The two should have the same size.
 type Reuse struct{ Make, Use int }
 
-// DefaultBudget is the number of moves that Order looks at in one piece of a graph.
+// DefaultBudget is the number of moves that Order tries in one piece of a graph.
 const DefaultBudget = 100_000
 
 // Order returns the nodes' numbers in an order that lowers the peak of live bytes, and whether the peak at the
-// dimensions' upper ends is proved least. Pieces between nodes whose place is the same in every order are searched
+// dimensions' upper ends is proved least. Pieces between nodes whose position is the same in every order are searched
 // separately: completely if the budget (0: DefaultBudget) suffices, by beam search beyond. At none of the bindings
 // that it samples is the peak higher than the given order's. The same graph has the same order on every machine. Errors
 // are of kind diag.ErrInput: nodes not in an order that they can run in, indices out of range, sizes that cannot be
 // computed.
-func Order(g Graph, budget int64) (order []int, exact bool, err error) {
+func Order(g Graph, budget int64) (order []int, proved bool, err error) {
 	if budget <= 0 {
 		budget = DefaultBudget
 	}
@@ -55,16 +55,16 @@ func Order(g Graph, budget int64) (order []int, exact bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
-	found, exact := d.schedule(samples, budget)
+	found, proved := d.schedule(samples, budget)
 	order = make([]int, len(found))
 	for i, v := range found {
 		order[i] = int(v)
 	}
-	return order, exact, nil
+	return order, proved, nil
 }
 
 // Peak computes the greatest number of bytes alive in an order of a graph's nodes, as Order counts them, at one
-// binding, and the place in the order where it is reached first.
+// binding, and the position in the order where it is reached first.
 func Peak(g Graph, order []int, value func(name sym.Name) (int64, bool)) (bytes int64, at int, err error) {
 	fixed := g
 	fixed.Dims = nil
@@ -106,7 +106,7 @@ func Peak(g Graph, order []int, value func(name sym.Name) (int64, bool)) (bytes 
 	return bytes, at, nil
 }
 
-// newDag checks a graph and reads views as the storages behind them.
+// newDag checks a graph and replaces views by the storages that they lie in.
 func newDag(g *Graph) (*dag, int, error) {
 	if len(g.Nodes) > math.MaxInt32/4 || len(g.Values) > math.MaxInt32/4 {
 		return nil, 0, diag.Inputf("%d nodes and %d values are more than can be ordered", len(g.Nodes), len(g.Values))
@@ -141,18 +141,19 @@ func newDag(g *Graph) (*dag, int, error) {
 	return d, samples, err
 }
 
+// atNode returns an input error at a node.
 func atNode(g *Graph, v int, format string, args ...any) error {
 	return diag.Inputf(format, args...).AtNode(g.Nodes[v].Name, "")
 }
 
-// storages finds for each value the one that holds its bytes.
+// storages finds, for each value, the value that holds its bytes.
 func storages(g *Graph) ([]int32, error) {
 	out := make([]int32, len(g.Values))
 	for i := range g.Values {
 		at := i
 		for hops := 0; g.Values[at].View; hops++ {
 			if at = g.Values[at].Of; at < 0 || at >= len(g.Values) || hops > len(g.Values) {
-				return nil, diag.Inputf("a view of nothing, or of itself").AtTensor(g.Values[i].Name)
+				return nil, diag.Inputf("a view of an unknown value, or of itself").AtTensor(g.Values[i].Name)
 			}
 		}
 		out[i] = int32(at)
@@ -211,7 +212,8 @@ func (d *dag) connect(g *Graph, v int, storage, maker []int32) error {
 	}
 	for _, r := range node.Reuse {
 		if !slices.Contains(node.Makes, r.Make) || !slices.Contains(node.Uses, r.Use) {
-			return atNode(g, v, "it computes value %d in place of %d, and does not make the one of the other", r.Make, r.Use)
+			return atNode(g, v, "it computes value %d in place of %d, and does not make the first or use the second", r.Make,
+				r.Use)
 		}
 		d.reuse[v] = append(d.reuse[v], [2]int32{storage[r.Make], storage[r.Use]})
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// twoBranches is two independent branches, each of which makes a large value and reduces it to a small one, in an order
-// that makes both large ones first.
+// twoBranches returns a graph of two branches, each of which makes a large value and reduces it to a small one, in an
+// order that makes both large ones first.
 func twoBranches(size sym.Expr) memplan.Graph {
 	small := sym.Const(8)
 	return memplan.Graph{
@@ -26,6 +26,7 @@ func twoBranches(size sym.Expr) memplan.Graph {
 	}
 }
 
+// TestOrder: the peaks of small graphs before and after, with constraints of every kind.
 func TestOrder(t *testing.T) {
 	n := sym.Dim("n")
 	dims := sym.NewDims()
@@ -48,7 +49,7 @@ func TestOrder(t *testing.T) {
 				g.Nodes[2+i].Reuse = []memplan.Reuse{{Make: 3 + i, Use: 1 + i}}
 			}
 		}, 20008, 20008},
-		{"a view keeps the whole alive", func(g *memplan.Graph) {
+		{"a view keeps its storage alive", func(g *memplan.Graph) {
 			g.Values[3].View, g.Values[3].Of = true, 1
 			g.Values[4].View, g.Values[4].Of = true, 2
 		}, 20008, 20008},
@@ -66,7 +67,7 @@ func TestOrder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		order, exact, err := memplan.Order(g, 0)
+		order, proved, err := memplan.Order(g, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,8 +75,8 @@ func TestOrder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if before != c.before || got != c.want || !exact {
-			t.Errorf("%s: %d becomes %d (exact: %v) by %v, want %d to become %d", c.name, before, got, exact, order, c.before,
+		if before != c.before || got != c.want || !proved {
+			t.Errorf("%s: %d becomes %d (proved: %v) by %v, want %d to become %d", c.name, before, got, proved, order, c.before,
 				c.want)
 		}
 		if again, _, _ := memplan.Order(g, 0); !slices.Equal(again, order) {
@@ -84,6 +85,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
+// TestOrderErrors: invalid graphs are input errors that name the fault.
 func TestOrderErrors(t *testing.T) {
 	for _, c := range []struct {
 		want   string
@@ -95,8 +97,8 @@ func TestOrderErrors(t *testing.T) {
 		{"uses value 9", func(g *memplan.Graph) { g.Nodes[0].Uses = []int{9} }},
 		{"makes value -1", func(g *memplan.Graph) { g.Nodes[0].Makes = []int{-1} }},
 		{"made elsewhere", func(g *memplan.Graph) { g.Nodes[1].Makes = []int{1} }},
-		{"view of nothing", func(g *memplan.Graph) { g.Values[1].View, g.Values[1].Of = true, 1 }},
-		{"view of nothing", func(g *memplan.Graph) { g.Values[1].View, g.Values[1].Of = true, 77 }},
+		{"view of an unknown value", func(g *memplan.Graph) { g.Values[1].View, g.Values[1].Of = true, 1 }},
+		{"view of an unknown value", func(g *memplan.Graph) { g.Values[1].View, g.Values[1].Of = true, 77 }},
 		{"in place of", func(g *memplan.Graph) { g.Nodes[0].Reuse = []memplan.Reuse{{Make: 2, Use: 0}} }},
 		{"has no range", func(g *memplan.Graph) { g.Values[1].Size = sym.Dim("q") }},
 		{"add up to over", func(g *memplan.Graph) { g.Values[1].Size = sym.Const(1 << 62) }},

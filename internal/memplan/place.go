@@ -132,23 +132,23 @@ type priority struct {
 	key  func(in *instance, g int) float64
 }
 
-// priorities are tried in this order: what most often reaches the bound on real networks comes first. Ties go to the
-// larger group, then to the longer lived, then to the earlier.
+// priorities are tried in this order: the one that most often reaches the bound on real networks comes first. Ties go
+// to the larger group, then to the longer lived, then to the earlier.
 var priorities = []priority{
 	{"size", func(in *instance, g int) float64 { return float64(in.size[g]) }},
-	{"area", func(in *instance, g int) float64 { return float64(in.size[g]) * float64(in.span(g)) }},
+	{"area", func(in *instance, g int) float64 { return float64(in.size[g]) * float64(in.length(g)) }},
 	{"start", func(in *instance, g int) float64 { return -float64(in.first[g]) }},
-	{"lifetime", func(in *instance, g int) float64 { return float64(in.span(g)) }},
-	{"root area", func(in *instance, g int) float64 { return float64(in.size[g]) * math.Sqrt(float64(in.span(g))) }},
+	{"lifetime", func(in *instance, g int) float64 { return float64(in.length(g)) }},
+	{"root area", func(in *instance, g int) float64 { return float64(in.size[g]) * math.Sqrt(float64(in.length(g))) }},
 	{"end", func(in *instance, g int) float64 { return float64(in.last[g]) }},
 	{"section", func(in *instance, g int) float64 { return float64(in.crowd(g)) }},
 	{"degree", func(in *instance, g int) float64 { return float64(in.degree(g)) }},
 }
 
-// span is the number of points at which g is alive.
-func (l *lifetimes) span(g int) int { return l.last[g] - l.first[g] + 1 }
+// length returns the number of points at which g is alive.
+func (l *lifetimes) length(g int) int { return l.last[g] - l.first[g] + 1 }
 
-// crowd is the greatest bound of a point at which g is alive.
+// crowd returns the greatest bound of a point at which g is alive.
 func (in *instance) crowd(g int) int64 {
 	most := int64(0)
 	for p := in.first[g]; p <= in.last[g]; p++ {
@@ -157,7 +157,7 @@ func (in *instance) crowd(g int) int64 {
 	return most
 }
 
-// degree is the sum of live groups over g's points: about how many neighbours it has, and for how long.
+// degree returns the sum of live groups over g's points: about how many neighbours it has, and for how long.
 func (in *instance) degree(g int) int {
 	n := 0
 	for p := in.first[g]; p <= in.last[g]; p++ {
@@ -180,31 +180,31 @@ func (in *instance) list(p priority) []int {
 		case in.size[a] != in.size[b]:
 			return cmp.Compare(in.size[b], in.size[a])
 		}
-		return cmp.Or(in.span(b)-in.span(a), a-b)
+		return cmp.Or(in.length(b)-in.length(a), a-b)
 	})
 	return list
 }
 
-// taste says which of the groups that fit a gap goes in first: the one with the greatest number.
+// taste ranks the groups that fit a gap: the one with the greatest key goes in first.
 type taste struct {
 	name string
 	key  func(in *instance, g int) (int64, int64)
 }
 
 var tastes = []taste{
-	{"longest", func(in *instance, g int) (int64, int64) { return int64(in.span(g)), in.size[g] }},
-	{"largest", func(in *instance, g int) (int64, int64) { return in.size[g], int64(in.span(g)) }},
-	{"crowded", func(in *instance, g int) (int64, int64) { return in.crowd(g), int64(in.span(g)) }},
+	{"longest", func(in *instance, g int) (int64, int64) { return int64(in.length(g)), in.size[g] }},
+	{"largest", func(in *instance, g int) (int64, int64) { return in.size[g], int64(in.length(g)) }},
+	{"crowded", func(in *instance, g int) (int64, int64) { return in.crowd(g), int64(in.length(g)) }},
 }
 
-// segment is a run of points with the same height of what is placed so far.
-type segment struct {
+// level is a run of points at which the placed groups end at the same height.
+type level struct {
 	first, last int
 	top         int64
 }
 
-// fill places groups from the bottom up: the lowest segment takes the group that the taste likes best of those that
-// live within it; if no group does, the segment is raised to its lower neighbour. It returns nil when the work allowed
+// fill places groups from the bottom up: the lowest level takes the group that the taste likes best of those that
+// live within it; if no group does, the level is raised to its lower neighbour. It returns nil when the work allowed
 // runs out.
 func fill(in *instance, t taste, m *meter) []int64 {
 	rank := make([]int, len(in.size))
@@ -215,59 +215,59 @@ func fill(in *instance, t taste, m *meter) []int64 {
 	}
 	slices.SortFunc(rank, func(a, b int) int { return cmp.Or(slices.Compare(keys[b][:], keys[a][:]), a-b) })
 	offset := make([]int64, len(in.size))
-	sky := []segment{{0, len(in.step) - 1, 0}}
+	skyline := []level{{0, len(in.step) - 1, 0}}
 	for len(rank) > 0 {
 		if m.empty() {
 			return nil
 		}
 		low := 0
-		for i := range sky {
-			if sky[i].top < sky[low].top {
+		for i := range skyline {
+			if skyline[i].top < skyline[low].top {
 				low = i
 			}
 		}
-		s := sky[low]
+		s := skyline[low]
 		at := slices.IndexFunc(rank, func(g int) bool { return s.first <= in.first[g] && in.last[g] <= s.last })
-		m.spend(len(sky) + len(rank))
+		m.spend(len(skyline) + len(rank))
 		if at < 0 {
-			sky = raise(sky, low)
+			skyline = raise(skyline, low)
 			continue
 		}
 		g := rank[at]
 		rank = slices.Delete(rank, at, at+1)
 		offset[g] = alignUp(s.top, in.align[g])
-		sky = cover(sky, low, in.first[g], in.last[g], offset[g]+in.size[g])
+		skyline = cover(skyline, low, in.first[g], in.last[g], offset[g]+in.size[g])
 	}
 	return offset
 }
 
-// raise lifts a segment that nothing fits to the lower of its neighbours, and joins the two.
-func raise(sky []segment, i int) []segment {
+// raise lifts a level that nothing fits to the lower of its neighbours, and joins the two.
+func raise(skyline []level, i int) []level {
 	switch {
-	case i > 0 && (i+1 == len(sky) || sky[i-1].top <= sky[i+1].top):
-		sky[i-1].last = sky[i].last
-		sky = slices.Delete(sky, i, i+1)
-		if i < len(sky) && sky[i].top == sky[i-1].top {
-			sky[i-1].last = sky[i].last
-			sky = slices.Delete(sky, i, i+1)
+	case i > 0 && (i+1 == len(skyline) || skyline[i-1].top <= skyline[i+1].top):
+		skyline[i-1].last = skyline[i].last
+		skyline = slices.Delete(skyline, i, i+1)
+		if i < len(skyline) && skyline[i].top == skyline[i-1].top {
+			skyline[i-1].last = skyline[i].last
+			skyline = slices.Delete(skyline, i, i+1)
 		}
 	default:
-		sky[i+1].first = sky[i].first
-		sky = slices.Delete(sky, i, i+1)
+		skyline[i+1].first = skyline[i].first
+		skyline = slices.Delete(skyline, i, i+1)
 	}
-	return sky
+	return skyline
 }
 
-// cover sets points first to last of segment i, which holds them all, to a new top.
-func cover(sky []segment, i, first, last int, top int64) []segment {
-	s := sky[i]
-	var parts []segment
+// cover sets points first to last of level i, which holds them all, to a new top.
+func cover(skyline []level, i, first, last int, top int64) []level {
+	s := skyline[i]
+	var levels []level
 	if s.first < first {
-		parts = append(parts, segment{s.first, first - 1, s.top})
+		levels = append(levels, level{s.first, first - 1, s.top})
 	}
-	parts = append(parts, segment{first, last, top})
+	levels = append(levels, level{first, last, top})
 	if last < s.last {
-		parts = append(parts, segment{last + 1, s.last, s.top})
+		levels = append(levels, level{last + 1, s.last, s.top})
 	}
-	return slices.Replace(sky, i, i+1, parts...)
+	return slices.Replace(skyline, i, i+1, levels...)
 }

@@ -14,16 +14,16 @@ import (
 type Options struct {
 	Layouts int      // the most layouts that a solution may have; 0 means 4
 	Without []string // stages of the search to leave out: greedy, fill, exact, local
-	Work    int64    // the most steps, of a nanosecond or two, that the exact search takes; 0 means some 8 million
+	Work    int64    // the most steps, of a nanosecond or two, that the complete search takes; 0 means some 8 million
 	Prefix  string   // of the names that Lets define; "" means "at."
 }
 
-// candidate is an order and how high it is at each sample.
+// candidate is an order and its height at each sample.
 type candidate struct {
 	stack   *stack
 	found   string
 	heights []int64
-	shelves [][]int  // nil, or what the stack was made of
+	shelves [][]int  // the shelves that the stack was made of, or nil
 	formula sym.Expr // once written
 	written bool
 }
@@ -35,8 +35,8 @@ type planner struct {
 	lifetimes *lifetimes
 	instances []*instance // by sample
 	list      []*candidate
-	last      *candidate // the one whose formula is sure
-	least     int64      // without dimensions: no plan is lower
+	last      *candidate // the candidate whose formula is sure to be short enough
+	least     int64      // of a problem without dimensions: no plan is lower
 	options   Options
 }
 
@@ -110,7 +110,8 @@ func (pl *planner) write(c *candidate) bool {
 	return c.written
 }
 
-// Naive is the plan without any reuse: no two buffers share a byte, except aliases. It is what Plan is compared with.
+// Naive returns the plan without any reuse: no two buffers share a byte, except aliases. It is what Plan is compared
+// with.
 func Naive(p Problem) (*Solution, error) {
 	pl, err := newPlanner(p, Options{})
 	if err != nil {
@@ -125,8 +126,8 @@ func Naive(p Problem) (*Solution, error) {
 	return pl.solution(pl.list), nil
 }
 
-// Bump is the plan of an allocator that puts each buffer, as it comes alive, above all that are alive then. Beside the
-// errors of Plan it may return one of kind diag.ErrUnsupported: its formula may be too long to be written.
+// Bump returns the plan of an allocator that puts each buffer, as it comes alive, above all that are alive then. Beside
+// the errors of Plan it may return one of kind diag.ErrUnsupported: its formula may be too long to be written.
 func Bump(p Problem) (*Solution, error) {
 	pl, err := newPlanner(p, Options{})
 	if err != nil {
@@ -210,7 +211,7 @@ func (pl *planner) consider(c *candidate) {
 	pl.list = append(pl.list, c)
 }
 
-// worth is what a further layout must win, as a share of the arena at some sample.
+// worth is the share of the arena that a further layout must save at some sample.
 const worth = 0.01
 
 // choose picks the candidate with the best worst ratio of its height to the bound, and adds others while each makes the
@@ -231,7 +232,7 @@ func (pl *planner) choose() []*candidate {
 		most = 4
 	}
 	if len(pl.list) == 0 {
-		return []*candidate{pl.last} // its formula can be written, whatever else could not
+		return []*candidate{pl.last} // its formula can be written even if no other can
 	}
 	var chosen []*candidate
 	best := slices.Repeat([]int64{math.MaxInt64}, len(pl.instances)) // height of the chosen, by sample
@@ -342,7 +343,7 @@ func (pl *planner) solution(chosen []*candidate) *Solution {
 	return s
 }
 
-// prefix is the beginning of the plan's names.
+// prefix returns the beginning of the plan's names.
 func (pl *planner) prefix() string {
 	if pl.options.Prefix == "" {
 		return "at."

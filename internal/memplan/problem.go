@@ -12,11 +12,11 @@ import (
 // DefaultAlign is the alignment, in bytes, of a buffer that asks for none: a cache line.
 const DefaultAlign = 64
 
-// Problem is what is to be planned. Branches and bodies of loops are expressed by the numbering of steps: those of the
-// two branches of an if follow each other, so that what lives in one only never meets what lives in the other only;
-// those of a loop's body stand once, and what is carried from one iteration to the next is alive over all of them.
+// Problem is the input of Plan. The numbering of steps expresses branches and loops: the steps of the two branches of
+// an if follow each other, so that a buffer alive in one branch only never meets a buffer alive in the other only; the
+// steps of a loop's body are listed once, and a value carried between iterations is alive over all of them.
 type Problem struct {
-	Dims    *sym.Dims // the dimensions' ranges; nil if there are none. Formulas are exact within them
+	Dims    *sym.Dims // the dimensions' ranges; nil if there are none. Formulas hold within them
 	Buffers []Buffer
 	Steps   int // step numbers are 0 to Steps−1
 }
@@ -24,11 +24,11 @@ type Problem struct {
 // Buffer is a range of bytes that must not be shared with another while it is alive.
 type Buffer struct {
 	Name  string
-	Size  sym.Expr // bytes, exact: never rounded, never negative
+	Size  sym.Expr // bytes, not rounded, never negative
 	Align int64    // a power of two, in bytes; 0 means DefaultAlign or, of an alias, none of its own
 	First int      // the first step it is alive in
 	Last  int      // the last step it is alive in; First ≤ Last
-	Alias *Alias   // not nil: it has no place of its own
+	Alias *Alias   // not nil: it has no bytes of its own
 }
 
 // Alias says that a buffer lies inside another, by proof of the caller's: a view, a slice that a producer writes of a
@@ -39,8 +39,8 @@ type Alias struct {
 	Offset sym.Expr // bytes from the other's first byte, provably not negative
 }
 
-// At is the problem at one binding of the dimensions: every size a number. The error is of sizes that have no value
-// there.
+// At returns the problem at one binding of the dimensions: every size a number. The error is of sizes that have no
+// value there.
 func (p Problem) At(lookup func(name sym.Name) (int64, bool)) (Problem, error) {
 	at := Problem{Buffers: slices.Clone(p.Buffers), Steps: p.Steps}
 	for i := range at.Buffers {
@@ -62,7 +62,7 @@ func (p Problem) At(lookup func(name sym.Name) (int64, bool)) (Problem, error) {
 	return at, nil
 }
 
-// group is a set of buffers placed as one.
+// group is a set of buffers that are placed together.
 type group struct {
 	root    int // the buffer at its first byte
 	members []int
@@ -72,7 +72,7 @@ type group struct {
 	last    int
 }
 
-// grouping is a problem checked and read as groups.
+// grouping is a checked problem as groups.
 type grouping struct {
 	dims     *sym.Dims
 	groups   []group
@@ -80,7 +80,7 @@ type grouping struct {
 	relative []sym.Expr // by buffer: bytes from the group's first byte
 }
 
-// input is an error in the problem, at a buffer.
+// input returns an error in the problem, at a buffer.
 func input(b *Buffer, format string, args ...any) error {
 	return diag.Inputf(format, args...).AtTensor(b.Name)
 }
@@ -113,6 +113,7 @@ func newGrouping(p *Problem) (*grouping, error) {
 	return g, nil
 }
 
+// check returns an error if a buffer's lifetime, alignment, size or alias is invalid.
 func (g *grouping) check(p *Problem, b *Buffer) error {
 	if b.First < 0 || b.First > b.Last || b.Last >= p.Steps {
 		return input(b, "alive from step %d to step %d of %d", b.First, b.Last, p.Steps)
@@ -139,7 +140,7 @@ func (g *grouping) check(p *Problem, b *Buffer) error {
 	return nil
 }
 
-// join finds the group of a buffer, following aliases to the one that has a place of its own.
+// join finds the group of a buffer: it follows aliases to the buffer that has bytes of its own.
 func (g *grouping) join(p *Problem, buffer int) error {
 	var way []int
 	at := buffer
@@ -193,7 +194,7 @@ func (g *grouping) multiple(x sym.Expr, align int64) bool {
 	return ok && rest == 0
 }
 
-// round is x rounded up to a multiple of align.
+// round returns x rounded up to a multiple of align.
 func (g *grouping) round(x sym.Expr, align int64) sym.Expr {
 	if g.multiple(x, align) {
 		return x
@@ -201,6 +202,7 @@ func (g *grouping) round(x sym.Expr, align int64) sym.Expr {
 	return g.dims.Simplify(x.CeilDiv(sym.Const(align)).Mul(sym.Const(align)))
 }
 
+// lifetimes returns the groups' live ranges, compressed.
 func (g *grouping) lifetimes() *lifetimes {
 	n := len(g.groups)
 	first, last, align := make([]int, n), make([]int, n), make([]int64, n)

@@ -9,7 +9,7 @@ import (
 // of those equal, and so on.
 type choice func(x *exact, p int32, floor, cases, slack int64) (first, cases2, weight int64)
 
-// strategy is which point a search looks at first, and which case of it.
+// strategy decides which point a search branches at first, and which case it tries first.
 type strategy struct {
 	name   string
 	choice choice
@@ -19,7 +19,7 @@ type strategy struct {
 // fewest prefers the point with the fewest cases.
 func fewest(_ *exact, _ int32, _, cases, _ int64) (int64, int64, int64) { return 0, cases, 1 }
 
-// weighed prefers few cases where the search has failed often.
+// weighed prefers points with few cases at which the search has failed often.
 func weighed(x *exact, p int32, _, cases, _ int64) (int64, int64, int64) {
 	return 0, cases, x.weight[p]
 }
@@ -105,7 +105,7 @@ func (x *exact) choose(a, b int32, top int64) int32 {
 	return best
 }
 
-// prefer sets what is tried first.
+// prefer sets the order in which points and cases are tried.
 func (x *exact) prefer(s *strategy) {
 	x.choice = s.choice
 	crowd := make([]int64, len(x.group))
@@ -128,16 +128,16 @@ func (x *exact) prefer(s *strategy) {
 // leastTurn is the least work of a strategy's first turn.
 const leastTurn = 1 << 20
 
-// firstTurn is the work of a strategy's first turn: enough to place every group a few times over.
+// firstTurn returns the work of a strategy's first turn: enough to place every group a few times over.
 func (x *exact) firstTurn() int64 {
-	return max(leastTurn, int64(len(x.group))*int64(x.spans+4*x.points))
+	return max(leastTurn, int64(len(x.group))*int64(x.places+4*x.points))
 }
 
-// paddingWork is what is spent on the last few bytes.
+// paddingWork is the work spent on the last few bytes.
 const paddingWork = 1 << 20
 
 // race lets the strategies take turns under one ceiling, in bytes, until one of them decides it or the work is done.
-// They share what is refuted, and nothing else.
+// They share refuted states, and nothing else.
 func (x *exact) race(ceiling int64, m *meter) (v verdict, by string) {
 	for turn := x.firstTurn(); ; turn *= 2 {
 		for i := range strategies {
@@ -153,18 +153,18 @@ func (x *exact) race(ceiling int64, m *meter) (v verdict, by string) {
 	}
 }
 
-// search is the stage of exact search: under the bound first, with half of the work, and then under heights between the
-// greatest that was refuted or given up and the lowest that is known.
+// search is the stage of complete search: under the bound first, with half of the work, and then under heights between
+// the greatest that was refuted or given up and the lowest that is known.
 func search(in *instance, f *finding, m *meter) {
 	if m.left -= in.alive() + 2*in.pairs(); m.empty() {
-		return // making ready takes more than is left
+		return // the preparation takes more than is left
 	}
 	u := newUnits(in)
 	if u == nil {
 		return
 	}
 	if f.height-f.least < u.unit {
-		m.left = min(m.left, paddingWork) // only what lies on top could still make a difference, of less than a unit
+		m.left = min(m.left, paddingWork) // only the topmost group could still make a difference, of less than a unit
 	}
 	x := newExact(u, &nogoods{})
 	offset := make([]int64, len(in.size))
@@ -187,7 +187,7 @@ func search(in *instance, f *finding, m *meter) {
 			low = max(low, f.least)
 		case stopped:
 			if low = middle + 1; f.height-low < u.unit {
-				return // less than a unit lies between
+				return // they differ by less than a unit
 			}
 		}
 		middle, work = low+(f.height-low)/2, m.left/4+leastTurn

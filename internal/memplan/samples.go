@@ -8,7 +8,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// sizes is the distinct sizes of a problem's groups, ready to be computed at a binding.
+// sizes holds the distinct sizes of a problem's groups, compiled for evaluation.
 type sizes struct {
 	names []sym.Name  // the dimensions that they mention, sorted
 	exprs []sym.Expr  // distinct
@@ -16,6 +16,7 @@ type sizes struct {
 	class []int       // by group: index into exprs
 }
 
+// newSizes compiles the groups' sizes; the error is of a size that cannot be compiled.
 func newSizes(list []sym.Expr) (*sizes, error) {
 	z := &sizes{class: make([]int, len(list))}
 	index := map[string]int{}
@@ -67,7 +68,7 @@ const (
 	farthest = 1 << 12
 )
 
-// axis is one dimension's range as planning sees it.
+// axis is one dimension's range, with a middle value.
 type axis struct{ low, middle, high int64 }
 
 // axes returns the ranges of the dimensions, made narrower from above until everything can be computed at their upper
@@ -100,7 +101,7 @@ func (z *sizes) axes(dims *sym.Dims, fits func(binding []int64) bool) []axis {
 	return list
 }
 
-// geometric is the geometric middle of a range; zero counts as one.
+// geometric returns the geometric middle of a range; zero counts as one.
 func geometric(low, high int64) int64 {
 	m := int64(math.Sqrt(float64(max(low, 1))) * math.Sqrt(float64(max(high, 1))))
 	return min(max(m, low), high)
@@ -148,6 +149,7 @@ func (z *sizes) samples(dims *sym.Dims, fits func(binding []int64) bool) [][]int
 	return out
 }
 
+// pick returns yes if c is true, else no.
 func pick(c bool, yes, no int64) int64 {
 	if c {
 		return yes

@@ -27,6 +27,7 @@ type ranSet struct {
 	bits []uint64
 }
 
+// has reports whether a node has run.
 func (r ranSet) has(node int32) bool {
 	i := node - r.from
 	return i < 0 || int(i>>6) < len(r.bits) && r.bits[i>>6]&(1<<(i&63)) != 0
@@ -45,7 +46,7 @@ func (d *dag) dies(r, v int32, ran ranSet) bool {
 	return true
 }
 
-// step computes what running v does, at one sample: how many bytes it adds at its highest and how many remain.
+// step returns the effect of running v at one sample: the most bytes that it adds, and the bytes that remain.
 func (d *dag) step(v int32, sample int, ran ranSet) (high, net int64) {
 	for _, m := range d.makes[v] {
 		high += d.size[m][sample]
@@ -69,7 +70,7 @@ func (d *dag) step(v int32, sample int, ran ranSet) (high, net int64) {
 	return max(high, net, 0), net
 }
 
-// start is the number of bytes alive before the first node.
+// start returns the number of bytes alive before the first node.
 func (d *dag) start(sample int) int64 {
 	live := int64(0)
 	for r, made := range d.made {
@@ -80,8 +81,9 @@ func (d *dag) start(sample int) int64 {
 	return live
 }
 
-// curve computes what is alive while the nodes of one piece run in an order, at one sample: by place the bytes alive
-// before the node, and at its highest. The nodes are those from number from on; live is what the earlier ones left.
+// curve computes the live bytes while the nodes of one piece run in an order, at one sample: by position the bytes
+// alive before the node, and at its highest. The nodes are those from number from on; live is what the earlier ones
+// left.
 func (d *dag) curve(piece []int32, from int, live int64, sample int) (before, peak []int64) {
 	ran := ranSet{int32(from), make([]uint64, (len(piece)+63)/64)}
 	for _, v := range piece {
@@ -94,9 +96,9 @@ func (d *dag) curve(piece []int32, from int, live int64, sample int) (before, pe
 	return before, peak
 }
 
-// pieces cuts the given order 0, 1, … at nodes whose place no order can change: every other node must run before them
-// or after them. What is alive there is the same in all orders, so each piece can be ordered by itself. A piece is
-// [from, to).
+// pieces cuts the given order 0, 1, … at nodes whose position no order can change: every other node must run before
+// them or after them. The live values there are the same in all orders, so each piece can be ordered by itself. A piece
+// is [from, to).
 func (d *dag) pieces() [][2]int {
 	n := len(d.uses)
 	// The prefix before a node leads to it when every node of the prefix has a successor no later than it; the suffix
@@ -132,8 +134,8 @@ func (d *dag) pieces() [][2]int {
 const searchable = 40
 
 // schedule lowers the peak of the given order 0, 1, …, piece by piece, and is worse at no sample. Samples are looked at
-// in their order, the first most of all: exact reports whether the peak there is proved least.
-func (d *dag) schedule(samples int, budget int64) (order []int32, exact bool) {
+// in their order, the first most of all: proved reports whether the peak there is proved least.
+func (d *dag) schedule(samples int, budget int64) (order []int32, proved bool) {
 	order = make([]int32, len(d.uses))
 	for v := range order {
 		order[v] = int32(v)
@@ -143,7 +145,7 @@ func (d *dag) schedule(samples int, budget int64) (order []int32, exact bool) {
 		before[s], peak[s] = d.curve(order, 0, d.start(s), s)
 	}
 	pieces := d.pieces()
-	exact = true
+	proved = true
 	for s := range samples {
 		highest := func(p [2]int) int64 { return slices.Max(peak[s][p[0]:p[1]]) }
 		// The piece with the highest peak comes first: the others need not go below what it settles at.
@@ -168,16 +170,16 @@ func (d *dag) schedule(samples int, budget int64) (order []int32, exact bool) {
 					budget: budget / share}
 				found, proved := search.run(before[s][p[0]])
 				if s == 0 && !proved {
-					exact = false
+					proved = false
 				}
 				if found != nil && !d.adopt(order, before, peak, p, found) && s == 0 {
-					exact = false
+					proved = false
 				}
 			}
 			settled = max(settled, highest(p))
 		}
 	}
-	return order, exact
+	return order, proved
 }
 
 // adopt takes a piece's new order, unless its peak would rise at some sample.
@@ -199,8 +201,8 @@ func (d *dag) adopt(order []int32, before, peak [][]int64, p [2]int, found []int
 }
 
 // pieceSearch looks for an order of nodes from to to−1 with a peak below given; it need not go below enough. It is a
-// breadth-first search over the sets of nodes that may have run, with equal sets merged: exact when no level was cut to
-// the width that the budget allows.
+// breadth-first search over the sets of nodes that may have run, with equal sets merged: complete if no level was cut
+// to the width that the budget allows.
 type pieceSearch struct {
 	*dag
 	from, to      int32
@@ -211,10 +213,10 @@ type pieceSearch struct {
 	trail         []footprint
 }
 
-// footprint is one step of a way: the node run and the step before it, −1 at the start.
+// footprint is one step of a path: the node that runs and the index of the step before it, −1 at the start.
 type footprint struct{ before, node int32 }
 
-// state is a set of nodes of the piece that have run, and the best way known to get there.
+// state is a set of nodes of the piece that have run, and the best known path to it.
 type state struct {
 	ran   ranSet
 	hash  uint64
@@ -288,7 +290,7 @@ func (s *pieceSearch) run(live int64) (order []int32, proved bool) {
 	return order, proved || level[0].peak <= s.enough
 }
 
-// begin is the state in which nothing of the piece has run.
+// begin returns the state in which no node of the piece has run.
 func (s *pieceSearch) begin(live int64) *state {
 	first := &state{ran: ranSet{s.from, make([]uint64, (s.to-s.from+63)/64)}, live: live, peak: s.enough, trail: -1}
 	for v := s.from; v < s.to; v++ {
@@ -336,7 +338,7 @@ func (a arrival) same(b arrival) bool {
 	return true
 }
 
-// advance makes a state.
+// advance makes the state that a move leads to.
 func (s *pieceSearch) advance(m arrival) *state {
 	from := m.from
 	s.trail = append(s.trail, footprint{from.trail, m.node})

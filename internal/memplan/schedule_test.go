@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// randomDag makes a graph whose given order 0, 1, … is one that it can run in. span limits how far back a node reaches.
-func randomDag(random *rand.Rand, nodes, span, samples int) *dag {
+// randomDag makes a graph whose given order 0, 1, … is one that it can run in. reach limits how far back a node
+// reaches.
+func randomDag(random *rand.Rand, nodes, reach, samples int) *dag {
 	d := &dag{uses: make([][]int32, nodes), makes: make([][]int32, nodes), reuse: make([][][2]int32, nodes),
 		work:   make([][]int64, nodes),
 		before: make([][]int32, nodes), after: make([][]int32, nodes), fixed: make([]bool, nodes)}
@@ -25,7 +26,7 @@ func randomDag(random *rand.Rand, nodes, span, samples int) *dag {
 		storage(-1)
 	}
 	for v := range int32(nodes) {
-		low := max(0, len(d.size)-span)
+		low := max(0, len(d.size)-reach)
 		for range 1 + random.IntN(2) {
 			r := int32(low + random.IntN(len(d.size)-low))
 			if slices.Contains(d.uses[v], r) {
@@ -90,31 +91,31 @@ func leastPeak(d *dag, sample int) int64 {
 
 func checkOrder(t *testing.T, d *dag, order []int32) {
 	t.Helper()
-	place := make([]int, len(order))
-	for i := range place {
-		place[i] = -1
+	position := make([]int, len(order))
+	for i := range position {
+		position[i] = -1
 	}
 	for i, v := range order {
-		if place[v] >= 0 {
-			t.Fatalf("node %d stands twice", v)
+		if position[v] >= 0 {
+			t.Fatalf("node %d is listed twice", v)
 		}
-		place[v] = i
+		position[v] = i
 	}
 	for v := range order {
 		for _, b := range d.before[v] {
-			if place[b] > place[v] {
+			if position[b] > position[v] {
 				t.Fatalf("node %d runs before %d, which it needs", v, b)
 			}
 		}
 		for u := range order {
-			if d.fixed[v] && (u < v) != (place[u] < place[v]) {
+			if d.fixed[v] && (u < v) != (position[u] < position[v]) {
 				t.Fatalf("node %d has crossed %d, which is fixed", u, v)
 			}
 		}
 	}
 }
 
-// TestScheduleIsExact compares with all orders of small graphs.
+// TestScheduleIsExact: for small graphs the peak is the least of all orders, and proved.
 func TestScheduleIsExact(t *testing.T) {
 	better := 0
 	for seed := range uint64(1500) {
@@ -166,9 +167,9 @@ func TestScheduleIsNeverWorse(t *testing.T) {
 // BenchmarkSchedule orders graphs of 1,000 nodes. The second number is how far back a node may reach: the larger, the
 // more orders there are.
 func BenchmarkSchedule(b *testing.B) {
-	for _, span := range []int{4, 20, 100, 1000} {
-		b.Run(strconv.Itoa(span), func(b *testing.B) {
-			d := randomDag(rand.New(rand.NewPCG(9, 2)), 1000, span, 3)
+	for _, reach := range []int{4, 20, 100, 1000} {
+		b.Run(strconv.Itoa(reach), func(b *testing.B) {
+			d := randomDag(rand.New(rand.NewPCG(9, 2)), 1000, reach, 3)
 			clear(d.fixed)
 			for b.Loop() {
 				d.schedule(3, DefaultBudget)

@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// finding is the best placement known of an instance.
+// finding is the best known placement of an instance.
 type finding struct {
 	order  []int
 	height int64
-	by     string // what found it
+	by     string // the stage that found it
 	least  int64  // none is lower
 }
 
@@ -32,7 +32,7 @@ type stage struct {
 	run  func(in *instance, f *finding, m *meter)
 }
 
-// stages run in this order, until the best placement is proved to be one.
+// stages run in this order, until the best placement is proved to be optimal.
 var stages = []stage{
 	{"greedy", greedy},
 	{"fill", fills},
@@ -66,7 +66,7 @@ func solve(in *instance, work effort, without []string) *finding {
 	return f
 }
 
-// bump places groups in the order in which they come alive, each above all that are alive.
+// bump places groups in the order in which they come alive, each above all groups that are alive.
 func bump(in *instance) []int64 {
 	list := in.list(priority{key: func(in *instance, g int) float64 { return -float64(in.first[g]) }})
 	offset := make([]int64, len(list))

@@ -16,7 +16,7 @@ type Solution struct {
 	Height  sym.Expr // the arena in bytes, over the same names: the short form of Arena
 	Arena   sym.Expr // the arena in bytes, over the dimensions alone: the end of the highest byte used, not rounded
 	Bound   sym.Expr // no solution of the problem has a smaller arena
-	// likewise: Bound, or more where no size mentions a dimension and the search has refuted what is below
+	// likewise: Bound, or more if no size mentions a dimension and the search refuted all lower heights
 	Least  sym.Expr
 	Proven bool // Arena equals Least for every binding
 
@@ -34,7 +34,7 @@ type Layout struct {
 	// constant
 	Lets  []Let
 	Arena sym.Expr // this layout's arena, over the dimensions alone
-	Order []int    // the buffers that have a place of their own, lowest first
+	Order []int    // the buffers that are not aliases, lowest first
 	Found string   // the heuristic that found it
 	stack *stack
 }
@@ -46,7 +46,7 @@ type Let struct {
 	Of   []sym.Expr // X is their maximum
 }
 
-// Certificate is what a solution comes to at one binding.
+// Certificate holds a solution's numbers at one binding.
 type Certificate struct {
 	Arena  int64   // bytes
 	Bound  int64   // bytes; Arena = Bound means that no plan of this problem is better
@@ -54,7 +54,7 @@ type Certificate struct {
 	Layout int     // index of the layout used
 	Step   int     // the first step at which Bound is reached
 	Live   int64   // sum of the sizes alive at Step, in bytes: Bound less paddings that alignment forces
-	Alive  []Alive // who is alive at Step, largest first
+	Alive  []Alive // the buffers alive at Step, largest first
 }
 
 // Alive is a buffer alive at the peak. Of aliases alive together the one that reaches farthest stands for all, and
@@ -123,7 +123,7 @@ func (e *Evaluator) Clone() *Evaluator {
 	return &c
 }
 
-// Eval computes the arena in bytes, the index of the layout used and, where offsets is not nil, every buffer's offset.
+// Eval computes the arena in bytes, the index of the layout used and, if offsets is not nil, every buffer's offset.
 // Values are those of the evaluator's names, in their order. Errors are of kind diag.ErrInput: a value outside its
 // range, a size that is negative or overflows.
 func (e *Evaluator) Eval(values, offsets []int64) (arena int64, layout int, err error) {
@@ -170,7 +170,7 @@ func (e *Evaluator) Eval(values, offsets []int64) (arena int64, layout int, err 
 	return arena, layout, nil
 }
 
-// checked is place for sizes of which nothing is known but that they are not negative.
+// checked is place for sizes that may overflow and are not negative; ok is false on overflow.
 func (s *stack) checked(size, offset []int64) (height int64, ok bool) {
 	for _, g := range s.order {
 		at, align := int64(0), s.align[g]

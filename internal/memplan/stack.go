@@ -10,7 +10,7 @@ type stack struct {
 	below [][]int32 // by group: the groups it rests on
 	// by group: another, earlier one at whose offset it lies, −1 for none; nil if there are none at all
 	beside  []int32
-	open    []int32        // the groups that nothing covers completely
+	open    []int32        // the groups that are not covered completely
 	highest map[int32]bool // the groups whose ends a formula of the height mentions; nil before there is one
 }
 

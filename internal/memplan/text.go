@@ -52,18 +52,19 @@ func (s *Solution) Text(value func(name sym.Name) (int64, bool)) (string, error)
 	return b.String(), nil
 }
 
-// rectangle is a buffer's place at one binding.
+// rectangle is a buffer's steps and bytes at one binding.
 type rectangle struct {
 	buffer      int
 	first, last int
 	begin, end  int64
 }
 
+// rectangles returns every buffer's rectangle at one binding.
 func (s *Solution) rectangles(value func(name sym.Name) (int64, bool)) ([]rectangle, error) {
 	names := s.dims.Names()
 	values := make([]int64, len(names))
 	for i, name := range names {
-		// A dimension that nothing mentions needs no value.
+		// A dimension that no size mentions needs no value.
 		r, _ := s.dims.Get(name)
 		values[i] = r.Min
 		if v, known := value(name); known {
@@ -92,6 +93,7 @@ func (s *Solution) rectangles(value func(name sym.Name) (int64, bool)) ([]rectan
 	return list, nil
 }
 
+// drawPicture draws the rectangles, addresses growing upward.
 func drawPicture(b *strings.Builder, rects []rectangle, steps int) {
 	var rows []int64
 	for _, r := range rects {

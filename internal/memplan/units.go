@@ -6,25 +6,25 @@ import (
 	"slices"
 )
 
-// The largest instance that is searched exactly: what the search keeps is in proportion to these.
+// The largest instance that is searched completely: the search's memory is in proportion to these.
 const (
-	mostExact = 1 << 13 // groups
-	mostPairs = 1 << 21 // of groups alive together
-	mostSpans = 1 << 20 // points of all groups
+	mostGroups = 1 << 13 // groups
+	mostPairs  = 1 << 21 // of groups alive together
+	mostPoints = 1 << 20 // points of all groups
 )
 
-// units is an instance as the exact search reads it: groups that take no byte left out, the others in the order of
+// units is an instance as the complete search reads it: without empty groups, the others in the order of
 // their first points, and sizes counted in a unit that every offset worth looking at is a multiple of.
 type units struct {
 	points      int
-	spans       int   // points of all groups
+	places      int   // points of all groups
 	group       []int // of the instance
 	first, last []int32
 	size        []int64 // rounded up to a unit
 	align       []int64 // 1, or a power of two
 	spare       []int64 // bytes that the rounding added, less than a unit
-	pairs       []int32 // those alive together with each group, one group's after the other's
-	from        []int32 // by group, and one more: where in pairs its own begin
+	pairs       []int32 // the groups alive together with each group, group after group
+	from        []int32 // by group, and one more: the index in pairs at which its own begin
 	total       []int64 // by point: the sizes of what is alive there
 	unit        int64   // bytes
 	coarsest    int64   // the greatest alignment
@@ -43,7 +43,7 @@ func newUnits(in *instance) *units {
 		u.group = append(u.group, g)
 		step = divisor(step, s)
 		u.unit, greatest = min(u.unit, in.align[g]), max(greatest, in.align[g])
-		if u.spans += in.span(g); len(u.group) > mostExact || u.spans > mostSpans {
+		if u.places += in.length(g); len(u.group) > mostGroups || u.places > mostPoints {
 			return nil
 		}
 	}
@@ -51,7 +51,7 @@ func newUnits(in *instance) *units {
 		return nil
 	}
 	if step%greatest == 0 {
-		u.unit = step // sums of sizes are aligned whatever they are sums of
+		u.unit = step // all sums of sizes are aligned
 	}
 	slices.SortStableFunc(u.group, func(a, b int) int {
 		return cmp.Or(in.first[a]-in.first[b], in.last[a]-in.last[b], compare(in.size[b], in.size[a]))
@@ -59,7 +59,7 @@ func newUnits(in *instance) *units {
 	if !u.room(in) {
 		return nil
 	}
-	end := slices.Clone(u.from) // of what has been written of each group's pairs
+	end := slices.Clone(u.from) // by group: the end of its pairs written so far
 	u.total = make([]int64, u.points)
 	for i, g := range u.group {
 		rounded := alignUp(in.size[g], u.unit)
@@ -114,6 +114,7 @@ func (u *units) room(in *instance) bool {
 	return true
 }
 
+// divisor returns the greatest common divisor of a and b.
 func divisor(a, b int64) int64 {
 	for b != 0 {
 		a, b = b, a%b
@@ -121,7 +122,7 @@ func divisor(a, b int64) int64 {
 	return a
 }
 
-// above is the number of units that a group may reach above a ceiling of so many bytes, rounded down to units: one
+// above returns the number of units that a group may reach above a ceiling of so many bytes, rounded down to units: one
 // where its last unit is not full.
 func (u *units) above(g int, height int64) int64 {
 	if rest := height % u.unit; u.spare[g] > 0 && rest+u.spare[g] >= u.unit {
@@ -133,7 +134,8 @@ func (u *units) above(g int, height int64) int64 {
 // mostReach is the most units of height for which attainable heights are computed.
 const mostReach = 1 << 16
 
-// next is the least height, in bytes, above a refuted one that a placement can have; most is a height that one has.
+// next returns the least height, in bytes, above a refuted one that a placement can have; most is a height that one
+// has.
 func (u *units) next(height, most int64) int64 {
 	if height >= most {
 		return most

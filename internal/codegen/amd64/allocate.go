@@ -102,7 +102,7 @@ func (a *allocator) findDepths() {
 	}
 }
 
-// labels is where labels are bound; a label that is nowhere is at the beginning.
+// labels returns where labels are bound; a label that is nowhere is at the beginning.
 func (a *allocator) labels() []int32 {
 	last := asm.Label(0)
 	for i := range a.insts {
@@ -335,10 +335,10 @@ func (a *allocator) scan(temps [4]bool, spill int32) int32 {
 	return spill
 }
 
-// density is how much it would cost to keep a value in memory, for the room that it takes.
+// density returns how much it would cost to keep a value in memory, for the room that it takes.
 func (v *interval) density() float64 { return v.weight / float64(v.end-v.start+4) }
 
-// place is a spilled value's address.
+// place returns a spilled value's address.
 func (v *interval) place() asm.Mem {
 	if v.constant != 0 {
 		return asm.Mem{Pool: v.constant}
@@ -411,7 +411,7 @@ func count(in *asm.Inst, r asm.Reg) int {
 	return n
 }
 
-// rewrite is the instructions with machine registers: spilled values are operands in memory, or move through the
+// rewrite returns the instructions with machine registers: spilled values are operands in memory, or move through the
 // temporary ones.
 func (a *allocator) rewrite() []asm.Inst {
 	out := slices.Grow(a.b.work.out[:0], len(a.insts)+len(a.insts)/8)
@@ -467,7 +467,7 @@ func (a *allocator) rewrite() []asm.Inst {
 	return out
 }
 
-// temp is a temporary register for a spilled operand of an instruction, other than those it has already.
+// temp returns a temporary register for a spilled operand of an instruction, other than those it has already.
 func (a *allocator) temp(in *asm.Inst, c asm.Class, taken []asm.Reg) asm.Reg {
 	usable := func(t asm.Reg) bool {
 		if slices.Contains(taken, t) {

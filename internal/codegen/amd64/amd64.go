@@ -78,7 +78,7 @@ func Compile(m *loop.Module, machine target.Machine) (*target.Code, error) {
 	return code, nil
 }
 
-// held is the size of a block of code, if the kernel's own count of its pages agrees; else that count.
+// held returns the size of a block of code, if the kernel's own count of its pages agrees; else that count.
 func held(block *mem.Block) int64 {
 	if extent, ok := mem.KernelBytes(block); ok && extent.Size != block.Mapped() {
 		return extent.Size
@@ -162,7 +162,7 @@ type pauser struct {
 // routineAlign is where routines begin: constants behind them are aligned relative to that.
 const routineAlign = 64
 
-// roomFor is the most bytes that kernels' routines take.
+// roomFor returns the most bytes that kernels' routines take.
 func roomFor(kernels []*kernel) (bytes int) {
 	for _, k := range kernels {
 		if k == nil {

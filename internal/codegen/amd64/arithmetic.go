@@ -10,7 +10,7 @@ import (
 	"github.com/weirml/weir/internal/loop"
 )
 
-// longs is a constant of 64-bit lanes.
+// longs returns a constant of 64-bit lanes.
 func (b *builder) longs(list []int64) asm.Reg {
 	var bytes []byte
 	for _, v := range list {
@@ -154,7 +154,7 @@ func (e *emitter) unaryInteger(op loop.UnaryOp, v value) value {
 	return value{}
 }
 
-// same is an integer in all lanes.
+// same returns an integer in all lanes.
 func (e *emitter) same(dt dtype.DType, v int64) value {
 	return e.constant(&loop.Const{Type: dt, Bits: loop.FromInt(dt, v)})
 }
@@ -197,7 +197,7 @@ func signedWord(x loop.Expr) bool {
 	return ok && (c.X.DType() == dtype.U8 || c.X.DType() == dtype.I8 || c.X.DType() == dtype.I16)
 }
 
-// product32 is a product that costs less than its factors: with 1, or with a sigmoid.
+// product32 returns a product that costs less than its factors: with 1, or with a sigmoid.
 func (e *emitter) product32(x *loop.Binary) (value, bool) {
 	for _, f := range [][2]loop.Expr{{x.X, x.Y}, {x.Y, x.X}} {
 		switch factor := f[0].(type) {
@@ -216,8 +216,8 @@ func (e *emitter) product32(x *loop.Binary) (value, bool) {
 	return value{}, false
 }
 
-// expFrom is select(lt(x, low), 0, exp(x)) for a constant low, as one function: exp computes nothing of lanes that are
-// not chosen.
+// expFrom returns select(lt(x, low), 0, exp(x)) for a constant low, as one function: exp computes nothing of lanes that
+// are not chosen.
 func (e *emitter) expFrom(s *loop.Select) (value, bool) {
 	below, isLess := s.Cond.(*loop.Binary)
 	power, isUnary := s.Y.(*loop.Unary)
@@ -315,7 +315,7 @@ var doubleExtremes = map[loop.BinaryOp]extremes{
 	loop.Max: {asm.VMAXPD, asm.VRANGEPD, asm.VADDPD, asm.VCMPPD, true},
 }
 
-// number is the float that a constant has in all lanes; ok is false for what is no such constant, and for NaN.
+// number returns the float that a constant has in all lanes; ok is false for what is no such constant, and for NaN.
 func (x extremes) number(e *emitter, r asm.Reg) (v float64, ok bool) {
 	bytes := e.constantBytes(r)
 	switch {
@@ -329,8 +329,8 @@ func (x extremes) number(e *emitter, r asm.Reg) (v float64, ok bool) {
 	return v, !math.IsNaN(v)
 }
 
-// extreme is the least or greatest of two registers: NaN where one is NaN, and −0 less than 0, so that no order of a
-// reduction changes a bit.
+// extreme returns the least or greatest of two registers: NaN where one is NaN, and −0 less than 0, so that no order of
+// a reduction changes a bit.
 func (e *emitter) extreme(in extremes, x, y asm.Reg) asm.Reg {
 	if _, number := in.number(e, y); number {
 		x, y = y, x
@@ -431,7 +431,7 @@ func (e *emitter) addDot(sum, x, y asm.Reg) {
 	e.assign(sum, e.addInt(sum, e.shiftLeft(e.three(asm.VPMADDWD, high, ones), 7)))
 }
 
-// mulWide is the low 64 bits of products of 64-bit lanes.
+// mulWide returns the low 64 bits of products of 64-bit lanes.
 func (e *emitter) mulWide(x, y asm.Reg) asm.Reg {
 	if e.isa.masks {
 		return e.three(asm.VPMULLQ, x, y)

@@ -34,7 +34,7 @@ func (b *builder) foldBroadcasts() {
 	b.insts = out
 }
 
-// vectorsNamed is how often instructions name each virtual vector register.
+// vectorsNamed returns how often instructions name each virtual vector register.
 func (b *builder) vectorsNamed() []int32 {
 	named := make([]int32, b.count[asm.Vector])
 	for i := range b.insts {

@@ -28,7 +28,7 @@ var (
 	avx512 = &isa{bits: 512, lanes: 16, registers: 32, masks: true, dot: 2}
 )
 
-// inHalves is the instruction set where vectors are done in two halves.
+// inHalves returns the instruction set where vectors are done in two halves.
 func (i *isa) inHalves() *isa {
 	whole, half := *i, *i
 	half.bits, half.lanes = i.bits/2, i.lanes/2
@@ -78,7 +78,7 @@ func (w *workspace) builder(i *isa) *builder {
 		contents: map[asm.Reg]string{}, work: w}
 }
 
-// reuse is a list of n zeros in a workspace.
+// reuse returns a list of n zeros in a workspace.
 func reuse[T any](room *[]T, n int) []T {
 	if cap(*room) < n {
 		*room = make([]T, n+n/2)
@@ -96,7 +96,7 @@ func (b *builder) register(c asm.Class) asm.Reg {
 func (b *builder) general() asm.Reg { return b.register(asm.General) }
 func (b *builder) vector() asm.Reg  { return b.register(asm.Vector) }
 
-// maskRegister is a register for which lanes take part: an opmask, or a vector.
+// maskRegister returns a register for which lanes take part: an opmask, or a vector.
 func (b *builder) maskRegister() asm.Reg {
 	if b.isa.masks {
 		return b.register(asm.Opmask)
@@ -111,7 +111,7 @@ func (b *builder) emit(in asm.Inst) {
 	b.insts = append(b.insts, in)
 }
 
-// list is an empty list of instructions, with room.
+// list returns an empty list of instructions, with room.
 func (b *builder) list() []asm.Inst {
 	if n := len(b.work.lists); n > 0 {
 		l := b.work.lists[n-1]
@@ -140,7 +140,7 @@ func (b *builder) append(list []asm.Inst) {
 	b.free(list)
 }
 
-// label is a new label without a place.
+// label returns a new label without a place.
 func (b *builder) label() asm.Label { return b.code.NewLabel() }
 
 // bind gives a label its place: here.
@@ -164,7 +164,7 @@ func isMove(in *asm.Inst) bool {
 // its own.
 func overlaps(in *asm.Inst) bool { return in.Mem.Index.Class() == asm.Vector }
 
-// whole is the instruction, without operands, that moves whole registers of a class.
+// whole returns the instruction, without operands, that moves whole registers of a class.
 func (b *builder) whole(c asm.Class) asm.Inst {
 	switch c {
 	case asm.General:
@@ -175,7 +175,7 @@ func (b *builder) whole(c asm.Class) asm.Inst {
 	return asm.Inst{Op: asm.KMOVQ, Bits: 64}
 }
 
-// move is the instruction that loads a whole register from memory, or stores it.
+// move returns the instruction that loads a whole register from memory, or stores it.
 func (b *builder) move(r asm.Reg, place *asm.Mem, load bool) asm.Inst {
 	in := b.whole(r.Class())
 	in.Mem = *place
@@ -203,7 +203,7 @@ func (b *builder) integerImm(op asm.Op, x asm.Reg, v int64) {
 	b.emit(asm.Inst{Op: op, Bits: 64, Args: [4]asm.Reg{x}, Imm: v})
 }
 
-// number is a register with a value.
+// number returns a register with a value.
 func (b *builder) number(v int64) asm.Reg {
 	r := b.general()
 	b.setNumber(r, v)
@@ -218,7 +218,7 @@ func (b *builder) setNumber(r asm.Reg, v int64) {
 	b.emit(asm.Inst{Op: asm.MOV, Bits: 64, Args: [4]asm.Reg{r}, Imm: v})
 }
 
-// copyOf is a new register with another's value.
+// copyOf returns a new register with another's value.
 func (b *builder) copyOf(x asm.Reg) asm.Reg {
 	r := b.register(x.Class())
 	b.assign(r, x)
@@ -232,7 +232,7 @@ func (b *builder) assign(to, x asm.Reg) {
 	b.emit(in)
 }
 
-// loadWord is the integer of 64 bits at an address.
+// loadWord returns the integer of 64 bits at an address.
 func (b *builder) loadWord(m asm.Mem) asm.Reg {
 	r := b.general()
 	b.emit(asm.Inst{Op: asm.MOV, Bits: 64, Args: [4]asm.Reg{r, asm.Memory}, Mem: m})
@@ -246,7 +246,7 @@ func (b *builder) storeWord(m asm.Mem, x asm.Reg) {
 // compareNumbers sets the flags to the comparison of x and y, as signed integers.
 func (b *builder) compareNumbers(x, y asm.Reg) { b.integerOp(asm.CMP, x, y) }
 
-// times is x·v.
+// times returns x·v.
 func (b *builder) times(x asm.Reg, v int64) asm.Reg {
 	r := b.general()
 	switch {
@@ -290,7 +290,7 @@ func (b *builder) poolVector(bytes []byte) asm.Reg {
 	return r
 }
 
-// constantBytes is what a constant's register holds; nil for a register that is no constant.
+// constantBytes returns what a constant's register holds; nil for a register that is no constant.
 func (b *builder) constantBytes(r asm.Reg) []byte {
 	if key, ok := b.contents[r]; ok {
 		return []byte(key)
@@ -307,16 +307,16 @@ func (b *builder) repeated64(v uint64) asm.Reg {
 	return b.poolVector(slices.Repeat(binary.LittleEndian.AppendUint64(nil, v), b.isa.lanes/2))
 }
 
-// float is an f32 in all lanes.
+// float returns an f32 in all lanes.
 func (b *builder) float(v float32) asm.Reg { return b.repeated32(math.Float32bits(v)) }
 
-// integer is an i32 in all lanes.
+// integer returns an i32 in all lanes.
 func (b *builder) integer(v int32) asm.Reg { return b.repeated32(uint32(v)) }
 
-// double is an f64 in all lanes of 64 bits.
+// double returns an f64 in all lanes of 64 bits.
 func (b *builder) double(v float64) asm.Reg { return b.repeated64(math.Float64bits(v)) }
 
-// iota32 is 0, 1, 2, … in the lanes.
+// iota32 returns 0, 1, 2, … in the lanes.
 func (b *builder) iota32() asm.Reg {
 	var bytes []byte
 	for i := range b.isa.lanes {

@@ -55,7 +55,7 @@ func comparison(x loop.Expr) (op loop.BinaryOp, slack sym.Expr, ok bool) {
 	return b.Op, left.X.Sub(right.X), true
 }
 
-// decided is what a condition is for every lane there is, where the ranges of its variables tell.
+// decided returns what a condition is for every lane there is, where the ranges of its variables tell.
 func (e *emitter) decided(x loop.Expr) (holds, known bool) {
 	if op, slack, ok := comparison(x); ok {
 		lo, hi := e.bounds(e.resolveLanes(slack))
@@ -164,8 +164,8 @@ func (e *emitter) branchOn(x loop.Expr, when bool, to asm.Label) {
 	}
 }
 
-// compared is what is compared with a number to compare slack with 0: its constant part is that number, so that the
-// rest is shared with other comparisons. mirrored says that the comparison is turned around.
+// compared returns what is compared with a number to compare slack with 0: its constant part is that number, so that
+// the rest is shared with other comparisons. mirrored says that the comparison is turned around.
 func compared(slack sym.Expr) (rest sym.Expr, limit int64, mirrored bool) {
 	constant, terms := slack.Terms()
 	rest = slack.Sub(sym.Const(constant))
@@ -200,8 +200,8 @@ func (e *emitter) branchOnComparison(op loop.BinaryOp, slack sym.Expr, when bool
 	e.jump(taken, to)
 }
 
-// interior is the iterations of a loop of n in which all comparisons of symbolic integers hold whatever the variables
-// of inner loops are, where these are most iterations and not all. A large body is not written three times.
+// interior returns the iterations of a loop of n in which all comparisons of symbolic integers hold whatever the
+// variables of inner loops are, where these are most iterations and not all. A large body is not written three times.
 func (e *emitter) interior(variable sym.Name, n int64, body []loop.Stmt) (first, end int64, ok bool) {
 	if n < 3 || size(body) > mostCopied {
 		return 0, 0, false
@@ -239,7 +239,7 @@ func (e *emitter) interior(variable sym.Name, n int64, body []loop.Stmt) (first,
 // mostCopied is how many statements a body may have, as it is written out, of which three versions are made.
 const mostCopied = 200
 
-// size is how many statements are written out for a body.
+// size returns how many statements are written out for a body.
 func size(list []loop.Stmt) int64 {
 	total := int64(0)
 	for _, s := range list {

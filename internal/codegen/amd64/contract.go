@@ -127,7 +127,7 @@ func (g *contractionGroup) fits(c *loop.Contract) bool {
 	return g.rows.Equal(c.M) && g.cols.Equal(c.N) && g.row == row && g.column == column
 }
 
-// unitAxis is the axis along which a tile steps by 1; −1 if it steps otherwise.
+// unitAxis returns the axis along which a tile steps by 1; −1 if it steps otherwise.
 func unitAxis(steps []sym.Expr) int {
 	axis := -1
 	for i, x := range steps {
@@ -264,7 +264,7 @@ func (e *emitter) contract(s *loop.Contract) {
 	p.all()
 }
 
-// offset is how far steps along a buffer's axes lead, in elements.
+// offset returns how far steps along a buffer's axes lead, in elements.
 func (e *emitter) offset(buffer string, steps []sym.Expr) sym.Expr {
 	m := e.k.memory(buffer)
 	return e.resolve(loop.Offset(steps, m.shape, m.strides))
@@ -274,7 +274,7 @@ func (e *emitter) offset(buffer string, steps []sym.Expr) sym.Expr {
 // mostRows of them, and a round unrolled steps.
 const farApart = 1 << 26
 
-// distance is a number of elements in bytes, as a number where that is fit for displacements.
+// distance returns a number of elements in bytes, as a number where that is fit for displacements.
 func (e *emitter) distance(x sym.Expr, size int64) distance {
 	x = e.resolve(x)
 	if n, ok := x.Const(); ok && n <= farApart/size && n >= -farApart/size {
@@ -283,7 +283,7 @@ func (e *emitter) distance(x sym.Expr, size int64) distance {
 	return distance{register: e.times(e.integer(x), size)}
 }
 
-// iterations is a number of steps of a sum, or of a loop.
+// iterations returns a number of steps of a sum, or of a loop.
 func (e *emitter) iterations(x sym.Expr) distance {
 	x = e.resolve(x)
 	if n, ok := x.Const(); ok && n <= math.MaxInt32 {
@@ -324,7 +324,7 @@ func (t *registerTile) eachVector(s *stream, do func(row, vector int, at asm.Mem
 	}
 }
 
-// disp is a number as a displacement.
+// disp returns a number as a displacement.
 func (t *registerTile) disp(v int64) int32 {
 	if v > 1<<30 || v < -1<<30 {
 		refuse("rows that lie far apart")

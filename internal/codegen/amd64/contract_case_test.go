@@ -170,7 +170,7 @@ func (c productCase) term(b *loop.Builder, index []sym.Expr, memory [3]*loop.Mem
 	b.Contract(height, cols, k, acc.Tile([]sym.Expr{zero, zero}, unitIndex(2, 0), unitIndex(2, 1)), left, right)
 }
 
-// made is what the last nest makes of a sum.
+// made returns what the last nest makes of a sum.
 func (c productCase) made(b *loop.Builder, v, bias, residual loop.Expr) loop.Expr {
 	switch c.last {
 	case "relu":
@@ -193,7 +193,7 @@ func (c productCase) made(b *loop.Builder, v, bias, residual loop.Expr) loop.Exp
 	return v
 }
 
-// operandTypes are the element types of the operands.
+// operandTypes returns the element types of the operands.
 func (c productCase) operandTypes() [2]dtype.DType {
 	for i := range c.from {
 		if c.from[i] == dtype.Invalid {
@@ -203,7 +203,7 @@ func (c productCase) operandTypes() [2]dtype.DType {
 	return c.from
 }
 
-// shapes are those of the operands.
+// shapes returns those of the operands.
 func (c productCase) shapes(m, n, k sym.Expr) (x, w []sym.Expr) {
 	width := sym.Const(c.width)
 	window := constants(c.windows...)
@@ -224,8 +224,8 @@ func (c productCase) shapes(m, n, k sym.Expr) (x, w []sym.Expr) {
 	return x, w
 }
 
-// quantised is what the last nest makes of a sum for a quantised result: v, by way of bias and activation, or beside a
-// quantised residual.
+// quantised returns what the last nest makes of a sum for a quantised result: v, by way of bias and activation, or
+// beside a quantised residual.
 func (c productCase) quantised(b *loop.Builder, v, bias, residual loop.Expr) loop.Expr {
 	real := func(x float64) loop.Expr { return loop.Number(dtype.F32, x) }
 	scale := []float64{0.0123, 0.25, 3.7e-3}[(c.m+c.n)%3] // of the result
@@ -257,7 +257,7 @@ func (c productCase) quantised(b *loop.Builder, v, bias, residual loop.Expr) loo
 	return c.rounded(v, scale*1.1, int64(c.n%4))
 }
 
-// rounded is a number quantised: of 8 bits within the range of the type, or a part of it.
+// rounded returns a number quantised: of 8 bits within the range of the type, or a part of it.
 func (c productCase) rounded(v loop.Expr, scale float64, zero int64) loop.Expr {
 	real := func(x float64) loop.Expr { return loop.Number(dtype.F32, x) }
 	v = loop.Apply(loop.Round, loop.Apply2(loop.Div, v, real(scale)))
@@ -331,7 +331,7 @@ func (c productCase) blocked(b *loop.Builder, x, w, y *loop.Memory) {
 	})
 }
 
-// productCases is random products, in panels of the given widths and tiles of the given rows (0: all).
+// productCases returns random products, in panels of the given widths and tiles of the given rows (0: all).
 func productCases(count int, rows, widths []int64) (cases []productCase) {
 	r := rand.New(rand.NewSource(1))
 	pick := func(list ...int64) int64 { return list[r.Intn(len(list))] }
@@ -398,7 +398,7 @@ func (c productCase) agree(t *testing.T, h kerneltest.Harness) {
 	}
 }
 
-// narrowCases is random products of narrow operands, of the types that can be.
+// narrowCases returns random products of narrow operands, of the types that can be.
 func narrowCases(count int, rows, widths []int64) []productCase {
 	r := rand.New(rand.NewSource(3))
 	floats, whole := []dtype.DType{dtype.F16, dtype.BF16, dtype.F32},

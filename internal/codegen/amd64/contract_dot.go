@@ -28,7 +28,7 @@ type dot struct {
 	before    int64 // elements of A in front of those that count, which are read with them and multiplied by 0
 }
 
-// moreRows is the rows of sums beside a tile's own.
+// moreRows returns the rows of sums beside a tile's own.
 func (d *dot) moreRows() int {
 	if d != nil && d.shifted {
 		return 1
@@ -36,7 +36,7 @@ func (d *dot) moreRows() int {
 	return 0
 }
 
-// dotOf is how a contraction is done by groups: nil if it is not of the form.
+// dotOf returns how a contraction is done by groups: nil if it is not of the form.
 func (p *product) dotOf(s *loop.Contract, formA, formB *operandForm) *dot {
 	row, fixedRow := p.offset(s.B.Buffer, s.B.Row).Const()
 	column, fixedColumn := p.offset(s.B.Buffer, s.B.Col).Const()
@@ -57,7 +57,7 @@ func (p *product) dotOf(s *loop.Contract, formA, formB *operandForm) *dot {
 	return d
 }
 
-// squareKind is what tile registers call operands of two types; "" if they do not multiply them.
+// squareKind returns what tile registers call operands of two types; "" if they do not multiply them.
 func (p *product) squareKind(a, b dtype.DType) string {
 	whole := func(dt dtype.DType) bool { return dt == dtype.I8 || dt == dtype.U8 }
 	switch {
@@ -133,7 +133,7 @@ func (t *registerTile) readGroup(d *dot, f *operandForm, r asm.Reg, at func(i in
 	}
 }
 
-// shift is the register with what A is moved over by, in the bytes that count.
+// shift returns the register with what A is moved over by, in the bytes that count.
 func (t *registerTile) shift() asm.Reg { return asm.V(t.isa.registers - 1) }
 
 // beginShifted makes ready for a term whose left operand is moved over.

@@ -40,7 +40,7 @@ var operandForms = map[dtype.DType]map[dtype.DType]*operandForm{
 	dtype.U32: integerForms,
 }
 
-// formOf is the form of elements whose products are added up in sums; nil if there is none.
+// formOf returns the form of elements whose products are added up in sums; nil if there is none.
 func formOf(from, sums dtype.DType) *operandForm { return operandForms[sums][from] }
 
 // readOne reads an element into all lanes.

@@ -312,8 +312,8 @@ func (p *product) tiles(isa *isa, vectors int, part distance) {
 // mostRowsAhead is the most rows, if there is no number of them, that a panel's next one is fetched during.
 const mostRowsAhead = 1 << 10
 
-// rowsAhead is how many rows are expected while the next panel is fetched: of a part of named extents, as many as whole
-// parts have; 0 if nothing is known.
+// rowsAhead returns how many rows are expected while the next panel is fetched: of a part of named extents, as many as
+// whole parts have; 0 if nothing is known.
 func (p *product) rowsAhead() int64 {
 	if n, ok := p.rows.Const(); ok {
 		return n
@@ -327,8 +327,8 @@ func (p *product) rowsAhead() int64 {
 	return 0
 }
 
-// mostRows is the most rows of a tile: more would only lengthen the code. With few registers, some are left for what is
-// made of the sums of a single vector.
+// mostRows returns the most rows of a tile: more would only lengthen the code. With few registers, some are left for
+// what is made of the sums of a single vector.
 func mostRows(isa *isa, vectors int) int {
 	if vectors == 1 && isa.registers < 32 {
 		return 8

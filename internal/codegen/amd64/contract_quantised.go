@@ -11,7 +11,7 @@ import (
 // This file converts a tile's sums to and from the integers of a quantised result. Registers hold narrow integers as
 // lanes of i32.
 
-// cast is a conversion among i32, f32 and narrower integers.
+// cast returns a conversion among i32, f32 and narrower integers.
 func (x *sumExpressions) cast(t *registerTile, v *loop.Cast, row, vector int, at func(*stream) asm.Mem) (asm.Reg,
 	bool) {
 	from := v.X.DType()
@@ -62,7 +62,7 @@ func within(c *loop.Cast) bool {
 	return c.Type.Bits() <= 16 && low <= high && low >= float64(c.Type.MinInt()) && high <= float64(c.Type.MaxInt())
 }
 
-// whole is floats within a type's range without their fractions; NaN becomes 0.
+// whole returns floats within a type's range without their fractions; NaN becomes 0.
 func (x *sumExpressions) whole(t *registerTile, v *loop.Cast, row, vector int, at func(*stream) asm.Mem) (asm.Reg,
 	bool) {
 	r, own := x.value(t, v.X, row, vector, at)
@@ -73,7 +73,7 @@ func (x *sumExpressions) whole(t *registerTile, v *loop.Cast, row, vector int, a
 	return to, true
 }
 
-// quantise is a quotient by a constant that is rounded and kept within bounds.
+// quantise returns a quotient by a constant that is rounded and kept within bounds.
 func (x *sumExpressions) quantise(t *registerTile, q quantised, row, vector int, at func(*stream) asm.Mem) (asm.Reg,
 	bool) {
 	from, own := x.value(t, q.x, row, vector, at)
@@ -107,7 +107,7 @@ func (x *sumExpressions) quantise(t *registerTile, q quantised, row, vector int,
 	return r, true
 }
 
-// numbers is a mask of the lanes that are not NaN; only makes the others 0, and gives the mask back.
+// numbers returns a mask of the lanes that are not NaN; only makes the others 0, and gives the mask back.
 func (t *registerTile) numbers(r asm.Reg) (mask asm.Reg) {
 	if t.isa.masks {
 		mask = t.maskRegister()
@@ -170,7 +170,7 @@ func (t *registerTile) storeIntegers(at asm.Mem, f *operandForm, vector int, r a
 	t.give(to)
 }
 
-// packed is a register with a vector's narrow integers in its lowest part.
+// packed returns a register with a vector's narrow integers in its lowest part.
 func (t *registerTile) packed(f *operandForm, r asm.Reg) asm.Reg {
 	words, bytes := asm.VPACKUSDW, asm.VPACKUSWB
 	if f.extend == asm.VPMOVSXBD || f.extend == asm.VPMOVSXWD {
@@ -215,7 +215,7 @@ func (t *registerTile) eachLane(do func(i int64)) {
 	t.bind(end)
 }
 
-// needs is about how many registers an expression takes while it is computed.
+// needs returns about how many registers an expression takes while it is computed.
 func (x *sumExpressions) needs(v loop.Expr) int {
 	switch v := v.(type) {
 	case *loop.Load:

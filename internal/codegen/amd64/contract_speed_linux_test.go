@@ -15,7 +15,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// threadTime is the seconds that this thread has run: what other processes do meanwhile does not count.
+// threadTime returns the seconds that this thread has run: what other processes do meanwhile does not count.
 func threadTime(t testing.TB) float64 {
 	const clockThreadTime = 3 // CLOCK_THREAD_CPUTIME_ID
 	var now syscall.Timespec

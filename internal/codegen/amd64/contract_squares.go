@@ -97,7 +97,7 @@ func (p *product) squaresOf(vectors int, part distance) (q *squares, reason stri
 	return q, ""
 }
 
-// noSquares is why a term is not of a form for tile registers; "" if it is.
+// noSquares returns why a term is not of a form for tile registers; "" if it is.
 func (t *term) noSquares() string {
 	d := t.dot
 	switch {
@@ -122,8 +122,8 @@ func (t *term) noSquares() string {
 	return ""
 }
 
-// inSquares is the product in tile registers; nil if it is not of the form. Then, if its elements are, a note says why,
-// unless rows are so few that vectors are faster.
+// inSquares returns the product in tile registers; nil if it is not of the form. Then, if its elements are, a note says
+// why, unless rows are so few that vectors are faster.
 func (p *product) inSquares(vectors int, part distance) *squares {
 	if !p.isa.squares {
 		return nil
@@ -152,7 +152,7 @@ const (
 	squareReadCost    = 16
 )
 
-// squareRoom is where the frame has room for a configuration, and for sums; all products of a kernel share it.
+// squareRoom returns where the frame has room for a configuration, and for sums; all products of a kernel share it.
 func (k *kernelEmitter) squareRoom(bytes int64) int32 {
 	if bytes > k.squareBytes {
 		const line = 64 / 8
@@ -302,7 +302,7 @@ func (q *squares) block(rows distance) {
 	both.finishRows()
 }
 
-// configuration is the shapes of the tile registers for squares of so many rows.
+// configuration returns the shapes of the tile registers for squares of so many rows.
 func (q *squares) configuration(height int64) []byte {
 	config := make([]byte, configBytes)
 	config[0] = 1
@@ -343,7 +343,7 @@ func (b *squareBlock) configure() {
 		Mem: asm.Mem{Base: frameRegister, Disp: b.config}})
 }
 
-// below is the distance from a block's first row to the first of its second half, if rows are so far apart.
+// below returns the distance from a block's first row to the first of its second half, if rows are so far apart.
 func (b *squareBlock) below(row distance) distance {
 	if b.rows.known() && row.known() {
 		return known((b.rows.fixed - b.height.fixed) * row.fixed)
@@ -360,7 +360,7 @@ func (b *squareBlock) below(row distance) distance {
 	return distance{register: r}
 }
 
-// sumRows is where the sums of a block's halves are in memory, and how far their rows are apart.
+// sumRows returns where the sums of a block's halves are in memory, and how far their rows are apart.
 func (b *squareBlock) sumRows(s *stream) (at [2]asm.Mem, stride asm.Reg) {
 	row, base, disp := known(b.line), frameRegister, b.at
 	if b.line == 0 {
@@ -377,7 +377,7 @@ func (b *squareBlock) sumRows(s *stream) (at [2]asm.Mem, stride asm.Reg) {
 	return at, stride
 }
 
-// first is where a block's first row is in a stream.
+// first returns where a block's first row is in a stream.
 func (b *squareBlock) first(s *stream) asm.Reg {
 	if b.again == 0 {
 		return s.at

@@ -4,7 +4,7 @@ import (
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
 )
 
-// squareProduct is the instruction that multiplies a term's squares.
+// squareProduct returns the instruction that multiplies a term's squares.
 func (m *term) squareProduct() asm.Op {
 	if m.dot.size == 2 {
 		return asm.TDPBF16PS

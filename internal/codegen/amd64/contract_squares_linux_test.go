@@ -11,7 +11,7 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 )
 
-// squareCases is random products for the tile registers.
+// squareCases returns random products for the tile registers.
 func squareCases(count int) (cases []productCase) {
 	r := rand.New(rand.NewSource(9))
 	pick := func(list ...int64) int64 { return list[r.Intn(len(list))] }

@@ -87,8 +87,8 @@ func (p *product) exceeds(buffer string, bytes float64) bool {
 	return size > bytes
 }
 
-// placeOfStore is where a store finds a tile's elements. Only the last may have its columns apart: nothing reads the
-// sums after it.
+// placeOfStore returns where a store finds a tile's elements. Only the last may have its columns apart: nothing reads
+// the sums after it.
 func (p *product) placeOfStore(x *sumExpressions, n nestOfSums, s *loop.Store) place {
 	m := p.k.memory(s.To)
 	ops := elements[m.dtype]
@@ -108,7 +108,7 @@ func (p *product) placeOfStore(x *sumExpressions, n nestOfSums, s *loop.Store) p
 	return place{stream: p.stream(s.To, offset, known(p.ops.size)), turned: true, column: p.distance(across, p.ops.size)}
 }
 
-// stepsOf is how far an offset moves with a nest's rows and columns, and what is left of it.
+// stepsOf returns how far an offset moves with a nest's rows and columns, and what is left of it.
 func (p *product) stepsOf(x *sumExpressions, offset sym.Expr) (down, across, rest sym.Expr) {
 	offset = p.resolve(offset)
 	take := func(variable sym.Name, coef *sym.Expr) {
@@ -262,7 +262,7 @@ func (x *sumExpressions) eachRow(t *registerTile, do func(row int, at func(*stre
 	}
 }
 
-// along is the address of a vector of a row, of elements of the given size.
+// along returns the address of a vector of a row, of elements of the given size.
 func along(at asm.Mem, t *registerTile, vector int, size int64) asm.Mem {
 	at.Disp += int32(int64(vector) * t.lanes() * size)
 	return at
@@ -310,7 +310,7 @@ func (t *registerTile) storeBF16(at asm.Mem, vector int, r asm.Reg) {
 // subnormal is the class of VFPCLASSPS.
 const subnormal = 0x20
 
-// value is a vector register with an expression's value, and whether it is a spare one that is to be given back.
+// value returns a vector register with an expression's value, and whether it is a spare one that is to be given back.
 func (x *sumExpressions) value(t *registerTile, v loop.Expr, row, vector int, at func(*stream) asm.Mem) (r asm.Reg,
 	own bool) {
 	switch v := v.(type) {
@@ -351,7 +351,7 @@ func (x *sumExpressions) value(t *registerTile, v loop.Expr, row, vector int, at
 	return asm.NoReg, false
 }
 
-// opsOf are the instructions for an expression's type.
+// opsOf returns the instructions for an expression's type.
 func (x *sumExpressions) opsOf(t *registerTile, v loop.Expr) *elementOps {
 	ops := elements[v.DType()]
 	if ops == nil || ops.size != t.ops.size {
@@ -360,7 +360,7 @@ func (x *sumExpressions) opsOf(t *registerTile, v loop.Expr) *elementOps {
 	return ops
 }
 
-// constant is a number in memory, in all lanes.
+// constant returns a number in memory, in all lanes.
 func (x *sumExpressions) constant(t *registerTile, c *loop.Const) asm.Mem {
 	x.opsOf(t, c)
 	return x.repeated(t, c.Bits)
@@ -376,7 +376,7 @@ func (x *sumExpressions) repeated(t *registerTile, bits uint64) asm.Mem {
 	return asm.Mem{Pool: t.code.Constant(bytes.Repeat(one, int(t.lanes())))}
 }
 
-// result is the register for what is computed of a value: its own where that is spare.
+// result returns the register for what is computed of a value: its own where that is spare.
 func (t *registerTile) result(r asm.Reg, own bool) asm.Reg {
 	if own {
 		return r
@@ -461,7 +461,7 @@ func (x *sumExpressions) binary(t *registerTile, v *loop.Binary, row, vector int
 	return to, true
 }
 
-// both is the registers of two values, of which the one that takes more to compute is computed first.
+// both returns the registers of two values, of which the one that takes more to compute is computed first.
 func (x *sumExpressions) both(t *registerTile, left, right loop.Expr, row, vector int, at func(*stream) asm.Mem) (a,
 	b asm.Reg, own, also bool) {
 	if x.needs(right) > x.needs(left) {
@@ -501,7 +501,7 @@ func (x *sumExpressions) choice(t *registerTile, v *loop.Select, row, vector int
 	return to, true
 }
 
-// compared is the mask of the lanes in which a comparison holds: an opmask, or else a spare register.
+// compared returns the mask of the lanes in which a comparison holds: an opmask, or else a spare register.
 func (x *sumExpressions) compared(t *registerTile, c *loop.Binary, p predicate, row, vector int,
 	at func(*stream) asm.Mem) asm.Reg {
 	compare := asm.VCMPPS
@@ -544,8 +544,8 @@ func (t *registerTile) blend(to, mask, yes, no asm.Reg) {
 	t.wide(plain, to, no, yes, mask)
 }
 
-// besideZero is the greater of a value and 0. The machine gives −0 for −0, which adding 0 mends. The lesser of a value
-// and −0 is refused.
+// besideZero returns the greater of a value and 0. The machine gives −0 for −0, which adding 0 mends. The lesser of a
+// value and −0 is refused.
 func (x *sumExpressions) besideZero(t *registerTile, op loop.BinaryOp, in asm.Op, zero, v loop.Expr, row, vector int,
 	at func(*stream) asm.Mem) (asm.Reg, bool) {
 	if op == loop.Min {
@@ -578,7 +578,7 @@ func numberOf(v loop.Expr) bool {
 	return ok && !math.IsNaN(loop.ToFloat(c.Type, c.Bits))
 }
 
-// operand is an expression that an instruction can read from memory itself.
+// operand returns an expression that an instruction can read from memory itself.
 func (x *sumExpressions) operand(t *registerTile, v loop.Expr, vector int, at func(*stream) asm.Mem) (asm.Mem, bool) {
 	switch v := v.(type) {
 	case *loop.Const:

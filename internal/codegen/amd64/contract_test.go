@@ -114,7 +114,7 @@ func operandsOf(t testing.TB, k *loop.Kernel, dims map[sym.Name]int64, seed int6
 	return list
 }
 
-// bound is a call of a kernel on certain memory.
+// bound returns a call of a kernel on certain memory.
 func bound(t testing.TB, c *kernel, k *loop.Kernel, list []*tensor.Tensor, dims map[sym.Name]int64) func() {
 	t.Helper()
 	args := &target.Args{}

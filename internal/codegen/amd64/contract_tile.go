@@ -24,7 +24,8 @@ const (
 	fewestRows    = 3
 )
 
-// fetchesAhead is how far ahead of the columns in use a tile of a term fetches; 0: it leaves that to the processor.
+// fetchesAhead returns how far ahead of the columns in use a tile of a term fetches; 0: it leaves that to the
+// processor.
 func (t *registerTile) fetchesAhead(m *term) int64 {
 	switch {
 	case !m.packed:
@@ -44,8 +45,8 @@ type elementOps struct {
 	add, sub, mul, div, min, max, sqrt, and, xor    asm.Op
 }
 
-// registers is the machine's vector registers less the one through which products pass that no instruction adds to a
-// sum.
+// registers returns the machine's vector registers less the one through which products pass that no instruction adds to
+// a sum.
 func (o *elementOps) registers(i *isa) int {
 	if o.multiplyAdd == asm.NoOp {
 		return i.registers - 1
@@ -91,7 +92,7 @@ func (b *builder) moveOn(r asm.Reg, d distance) {
 	}
 }
 
-// timesDistance is a distance n times.
+// timesDistance returns a distance n times.
 func (b *builder) timesDistance(d distance, n int64) distance {
 	if d.known() {
 		return known(d.fixed * n)
@@ -244,7 +245,7 @@ func (t *registerTile) begin() {
 	}
 }
 
-// take is a spare register; give makes it spare again.
+// take returns a spare register; give makes it spare again.
 func (t *registerTile) take() asm.Reg {
 	if len(t.spare) == 0 {
 		refuse("an expression of sums that needs many registers")
@@ -376,7 +377,7 @@ func (t *registerTile) walk(m *term, level int, a, b asm.Reg) {
 	})
 }
 
-// advance is how far the loops from a level inward move the pointers; a register if that is not known.
+// advance returns how far the loops from a level inward move the pointers; a register if that is not known.
 func (m *term) advance(level int) (a, b distance) {
 	n, a, b := m.depth, m.deepA, m.deepB
 	if level < len(m.serial) {
@@ -549,7 +550,7 @@ func (t *registerTile) repeats(m *term) bool {
 	return t.isa.masks && m.dot == nil && m.formA.extend == asm.NoOp && t.ops.multiplyAdd != asm.NoOp
 }
 
-// mostTileRows is the most rows of a tile with so many vectors whose sums fit so many registers; 0 if not even one
+// mostTileRows returns the most rows of a tile with so many vectors whose sums fit so many registers; 0 if not even one
 // row's do.
 func mostTileRows(registers, vectors, most int) int {
 	rows := most

@@ -75,7 +75,7 @@ func (t *registerTile) transposed(rows []asm.Reg, spare asm.Reg) (out [turnedRow
 	return out, spare
 }
 
-// maskOfRows is a mask of so many of four elements; NoReg for all.
+// maskOfRows returns a mask of so many of four elements; NoReg for all.
 func (t *registerTile) maskOfRows(count int) asm.Reg {
 	if count == turnedRows {
 		return asm.NoReg

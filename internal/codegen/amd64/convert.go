@@ -10,7 +10,7 @@ import (
 
 // This file is conversions. What they mean package dtype says.
 
-// convert is a conversion; unless wrap, floats of 8 bits are clamped.
+// convert returns a conversion; unless wrap, floats of 8 bits are clamped.
 func (e *emitter) convert(v value, to dtype.DType, wrap bool) value {
 	if !coded(to) || v.dtype == to {
 		return e.cast(v, to)
@@ -29,7 +29,7 @@ func (e *emitter) convert(v value, to dtype.DType, wrap bool) value {
 	return e.settleCoded(v, !wrap)
 }
 
-// longOf is the type of 64 bits in which an integer is converted to floats.
+// longOf returns the type of 64 bits in which an integer is converted to floats.
 func longOf(dt dtype.DType) dtype.DType {
 	if dt == dtype.U64 {
 		return dt
@@ -37,7 +37,7 @@ func longOf(dt dtype.DType) dtype.DType {
 	return dtype.I64
 }
 
-// oddDouble is an integer of 64 bits, or a u32, as f64, rounded to odd.
+// oddDouble returns an integer of 64 bits, or a u32, as f64, rounded to odd.
 func (e *emitter) oddDouble(v value) value {
 	odd := e.each(e.cast(v, longOf(v.dtype)), func(x asm.Reg) asm.Reg { return e.toOddWide(x, v.dtype == dtype.U64) })
 	return e.cast(odd, dtype.F64)
@@ -139,7 +139,7 @@ func (e *emitter) narrow(lo, hi asm.Reg) asm.Reg {
 	return e.twoImm(asm.VPERMQ, e.vectorOf(asm.VSHUFPS, 0x88, lo, hi), 0xd8)
 }
 
-// joined is a vector of two halves.
+// joined returns a vector of two halves.
 func (e *emitter) joined(lo, hi asm.Reg) asm.Reg {
 	op := asm.VINSERTF128
 	if e.isa.bits == 512 {
@@ -175,15 +175,15 @@ func (e *emitter) fromDoubles(v value, op asm.Op) asm.Reg {
 	return e.joined(lo, e.two(op, v.hi))
 }
 
-// truncated is f32 lanes as i32 ones: without their fractions, 0 for NaN, and the nearest that there is for what does
-// not fit.
+// truncated returns f32 lanes as i32 ones: without their fractions, 0 for NaN, and the nearest that there is for what
+// does not fit.
 func (e *emitter) truncated(x asm.Reg) asm.Reg {
 	r := e.truncateToInt(x) // −2³¹ for what does not fit
 	r = e.selectLanes(e.compare(greaterOrEqual, x, e.float(1<<31)), e.integer32(math.MaxInt32), r)
 	return e.selectLanes(e.compare(unordered, x, x), e.integer32(0), r)
 }
 
-// limited is f64 lanes, with 0 for NaN and no more than the greatest i32.
+// limited returns f64 lanes, with 0 for NaN and no more than the greatest i32.
 func (e *emitter) limited(x asm.Reg) asm.Reg {
 	nan := e.compareWith(asm.VCMPPD, int64(unordered), x, x)
 	return e.three(asm.VMINPD, e.selectWide(nan, e.repeated64(0), x), e.double(math.MaxInt32))
@@ -218,7 +218,7 @@ func (b *builder) roundDouble(x asm.Reg, mode int64) asm.Reg {
 	return b.twoImm(asm.VROUNDPD, x, mode)
 }
 
-// fromLongs is u32, i64 or u64 as floats other than bf16, rounded once.
+// fromLongs returns u32, i64 or u64 as floats other than bf16, rounded once.
 func (e *emitter) fromLongs(v value, to dtype.DType) value {
 	if v.dtype == dtype.U32 {
 		v = e.widen(v, dtype.I64)
@@ -244,9 +244,9 @@ func (e *emitter) fromLongs(v value, to dtype.DType) value {
 	return e.settle(r)
 }
 
-// toOddWide is i64 or u64 lanes such that f64 has them: where they are far from 0 their last 11 bits become 0, and if
-// one of them was not, the bit before them becomes 1. Rounded to a shorter type that gives what the whole number would,
-// for it never looks like a tie (S. Boldo and G. Melquiond, Emulation of FMA and correctly rounded sums, 2008).
+// toOddWide returns i64 or u64 lanes such that f64 has them: where they are far from 0 their last 11 bits become 0, and
+// if one of them was not, the bit before them becomes 1. Rounded to a shorter type that gives what the whole number
+// would, for it never looks like a tie (S. Boldo and G. Melquiond, Emulation of FMA and correctly rounded sums, 2008).
 func (e *emitter) toOddWide(x asm.Reg, unsigned bool) asm.Reg {
 	rest := e.and(x, e.repeated64(1<<11-1))
 	sticky := e.and(e.three(asm.VPADDQ, rest, e.repeated64(1<<11-1)), e.repeated64(1<<11))

@@ -33,7 +33,7 @@ func coded(dt dtype.DType) bool { return dt.IsFloat() && dt.Bits() <= 8 }
 
 const quietNaN = 0x7fc00000
 
-// fromCode is codes in 32-bit lanes as their values.
+// fromCode returns codes in 32-bit lanes as their values.
 func (e *emitter) fromCode(dt dtype.DType, x asm.Reg) asm.Reg {
 	if dt == dtype.F8E8M0 {
 		r := e.shiftLeft(x, 23)
@@ -116,9 +116,9 @@ func (e *emitter) toPower(x asm.Reg, clamped bool) asm.Reg {
 	return e.selectLanes(e.compare(unordered, x, x), e.integer32(0xff), r)
 }
 
-// toOddDouble is f64 lanes with so few bits that f32 has them, unless they are too great for it: if one of those that
-// go was not 0, the last that stays becomes 1. Rounded to a type of at most 11 bits that gives what the number itself
-// would.
+// toOddDouble returns f64 lanes with so few bits that f32 has them, unless they are too great for it: if one of those
+// that go was not 0, the last that stays becomes 1. Rounded to a type of at most 11 bits that gives what the number
+// itself would.
 func (e *emitter) toOddDouble(x asm.Reg, to dtype.DType) asm.Reg {
 	drop := 43 // bf16's least number is 2⁻¹³³, and f32 has 10 bits from 2⁻¹⁴⁰ on
 	if to == dtype.F16 {

@@ -173,7 +173,7 @@ func (e *emitter) rebody() (body []asm.Inst) {
 	return body
 }
 
-// depthHere is the depth of the scope in which the code that is emitted now runs.
+// depthHere returns the depth of the scope in which the code that is emitted now runs.
 func (e *emitter) depthHere() int {
 	if e.inHead {
 		return e.here.depth - 1
@@ -240,7 +240,7 @@ func (e *emitter) resolve(x sym.Expr) sym.Expr {
 	return x
 }
 
-// depthOf is the depth of the innermost scope whose names x mentions.
+// depthOf returns the depth of the innermost scope whose names x mentions.
 func (e *emitter) depthOf(x sym.Expr) int {
 	depth := 0
 	for _, n := range x.Vars() {
@@ -260,7 +260,7 @@ func (e *emitter) overDims(x sym.Expr) bool {
 	})
 }
 
-// derive is the word of the frame that holds an expression over the dimensions.
+// derive returns the word of the frame that holds an expression over the dimensions.
 func (k *kernelEmitter) derive(x sym.Expr) int {
 	if n, ok := x.Name(); ok {
 		return k.dims[n]
@@ -286,7 +286,7 @@ func (k *kernelEmitter) codeOver(x sym.Expr, inputs []sym.Name) *sym.Code {
 	return code
 }
 
-// integer is a general register with the value of a symbolic integer. It must not be changed.
+// integer returns a general register with the value of a symbolic integer. It must not be changed.
 func (e *emitter) integer(x sym.Expr) asm.Reg {
 	x = e.resolve(x)
 	if v, ok := x.Const(); ok {
@@ -340,7 +340,7 @@ func (e *emitter) sum(x sym.Expr) asm.Reg {
 
 func isZero(x sym.Expr) bool { v, ok := x.Const(); return ok && v == 0 }
 
-// product is a register with a term's value. It must not be changed.
+// product returns a register with a term's value. It must not be changed.
 func (e *emitter) product(t sym.Term) asm.Reg {
 	result, changeable := asm.NoReg, false
 	for _, f := range t.Factors {
@@ -358,7 +358,7 @@ func (e *emitter) product(t sym.Term) asm.Reg {
 	return e.times(result, t.Coef)
 }
 
-// factor is a register with the value of what is not a sum of products.
+// factor returns a register with the value of what is not a sum of products.
 func (e *emitter) factor(f sym.Factor) asm.Reg {
 	if f.Kind == sym.Variable {
 		return e.integer(f.Expr())
@@ -456,13 +456,13 @@ func (e *emitter) quotient(f sym.Factor) asm.Reg {
 	return quotient
 }
 
-// bounds is the range of an expression, by what is known of dimensions, variables and checked values: they are 0 or
-// more.
+// bounds returns the range of an expression, by what is known of dimensions, variables and checked values: they are 0
+// or more.
 func (e *emitter) bounds(x sym.Expr) (lo, hi int64) {
 	return e.k.ranges.Bounds(x)
 }
 
-// most is an upper bound of an extent.
+// most returns an upper bound of an extent.
 func (e *emitter) most(x sym.Expr) int64 {
 	if n, ok := x.Const(); ok {
 		return n
@@ -473,7 +473,7 @@ func (e *emitter) most(x sym.Expr) int64 {
 
 // Addresses.
 
-// pointer is a register with the address of a buffer's element at an offset in elements; bytes are added to it.
+// pointer returns a register with the address of a buffer's element at an offset in elements; bytes are added to it.
 func (e *emitter) pointer(buffer string, offset sym.Expr) asm.Reg {
 	m := e.k.memory(buffer)
 	base := e.once(0, "m"+buffer, func() ready { return ready{register: e.loadWord(frameWord(m.word))} }).register
@@ -495,8 +495,8 @@ func (e *emitter) pointer(buffer string, offset sym.Expr) asm.Reg {
 	}).register
 }
 
-// address is the operand for a buffer's element at an offset in elements. What changes in the innermost scope is the
-// operand's index, the rest its base.
+// address returns the operand for a buffer's element at an offset in elements. What changes in the innermost scope is
+// the operand's index, the rest its base.
 func (e *emitter) address(buffer string, offset sym.Expr) asm.Mem {
 	m := e.k.memory(buffer)
 	size := bytesOf(m.dtype)
@@ -538,7 +538,7 @@ func (e *emitter) address(buffer string, offset sym.Expr) asm.Mem {
 
 func addressable(v int64) bool { return v == 1 || v == 2 || v == 4 || v == 8 }
 
-// listing is the instructions as text, for dumps.
+// listing returns the instructions as text, for dumps.
 func listing(insts []asm.Inst) string {
 	var s strings.Builder
 	for i := range insts {

@@ -123,8 +123,8 @@ func (k *emulated) Run(a *target.Args, begin, end int64, scratch []byte) error {
 	return err
 }
 
-// withPause is a routine, and the code by which it pauses, behind a jump to the one or (resume) to the place where the
-// other continues.
+// withPause returns a routine, and the code by which it pauses, behind a jump to the one or (resume) to the place where
+// the other continues.
 func (k *emulated) withPause(routine []byte, frame unsafe.Pointer, resume bool) []byte {
 	save, from := k.isa.pauseCode()
 	to := 0

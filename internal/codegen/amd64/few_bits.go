@@ -105,7 +105,7 @@ func (e *emitter) loadPacked(buffer string, dt dtype.DType, offset sym.Expr, ste
 	return e.unpacked(dt, e.shiftRightBy(r, e.poolVector(shifts)))
 }
 
-// byteAt is a byte of memory, extended by zeros.
+// byteAt returns a byte of memory, extended by zeros.
 func (e *emitter) byteAt(at asm.Mem) asm.Reg {
 	r := e.general()
 	e.emit(asm.Inst{Op: asm.MOVZXB, Bits: 32, Args: [4]asm.Reg{r, asm.Memory}, Mem: at})

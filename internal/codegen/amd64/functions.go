@@ -52,7 +52,7 @@ func emit(f func(m emitted, x asm.Reg) asm.Reg) func(b *builder, x asm.Reg) asm.
 	return func(b *builder, x asm.Reg) asm.Reg { return f(emitted{Algebra: vectors{b}}, x) }
 }
 
-// constantFloat is the f32 that a register has in all lanes, where it is a constant.
+// constantFloat returns the f32 that a register has in all lanes, where it is a constant.
 func (b *builder) constantFloat(r asm.Reg) (c float32, ok bool) {
 	for bytes, constant := range b.pooled {
 		if constant == r && bytes == strings.Repeat(bytes[:4], len(bytes)/4) {
@@ -157,13 +157,13 @@ func (b wideBuilder) Compare(p mathematics.Predicate, x, y asm.Reg) asm.Reg {
 	return b.compareWith(asm.VCMPPD, int64(mathPredicates[p]), x, y)
 }
 
-// lookup is the table's entry that the low three bits of each lane name.
+// lookup returns the table's entry that the low three bits of each lane name.
 func (b *builder) lookup(table *[8]uint32, index asm.Reg) asm.Reg {
 	return b.lookupIn(table[:], index)
 }
 
-// lookupIn is the table's entry that the low bits of each lane name. The table has a power of two of entries, and at
-// most as many as there are lanes.
+// lookupIn returns the table's entry that the low bits of each lane name. The table has a power of two of entries, and
+// at most as many as there are lanes.
 func (b *builder) lookupIn(table []uint32, index asm.Reg) asm.Reg {
 	var bytes []byte
 	for i := range b.isa.lanes {
@@ -176,8 +176,8 @@ func (b *builder) lookupIn(table []uint32, index asm.Reg) asm.Reg {
 func (b *builder) shiftLeftBy(x, n asm.Reg) asm.Reg  { return b.three(asm.VPSLLVD, x, n) }
 func (b *builder) shiftRightBy(x, n asm.Reg) asm.Reg { return b.three(asm.VPSRLVD, x, n) }
 
-// rarely is usual, but otherwise's values in the lanes of the mask; what computes them is jumped over if there is no
-// such lane.
+// rarely returns usual, but otherwise's values in the lanes of the mask; what computes them is jumped over if there is
+// no such lane.
 func (b *builder) rarely(mask asm.Reg, usual []asm.Reg, otherwise func() []asm.Reg) []asm.Reg {
 	result := make([]asm.Reg, len(usual))
 	for i, r := range usual {

@@ -19,7 +19,7 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// program is the code of a routine that applies a function of two arguments to arrays, a vector a tile. Its frame
+// program returns the code of a routine that applies a function of two arguments to arrays, a vector a tile. Its frame
 // begins with the addresses of x, y and the result.
 func program(i *isa, f func(m emitted, x, y asm.Reg) asm.Reg) (code []byte, frame int) {
 	b := newBuilder(i)
@@ -143,7 +143,7 @@ func agree(t *testing.T, c *functionCase, x, y, result []uint32) {
 	}
 }
 
-// seconds are second arguments, as many as xs, that make each first one meet many.
+// seconds returns second arguments, as many as xs, that make each first one meet many.
 func seconds(xs []uint32) []uint32 {
 	ys := make([]uint32, len(xs))
 	for i := range ys {
@@ -172,7 +172,7 @@ func TestFunctionsEmitted(t *testing.T) {
 	}
 }
 
-// runEmulated is what a program for AVX-512 makes of arrays.
+// runEmulated returns what a program for AVX-512 makes of arrays.
 func runEmulated(t *testing.T, machine *emulatetest.Machine, f func(m emitted, x, y asm.Reg) asm.Reg, x,
 	y []uint32) []uint32 {
 	code, frame := program(avx512, f)

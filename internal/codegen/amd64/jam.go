@@ -21,7 +21,7 @@ type jam struct {
 	tails  []asm.Reg // of each, the lanes that there are; NoReg: all
 }
 
-// jammable is how many strips of a vector loop can be done together; at most 1: it is none of the kind.
+// jammable returns how many strips of a vector loop can be done together; at most 1: it is none of the kind.
 func (e *emitter) jammable(s *loop.For) int64 {
 	if e.rows != nil || e.collect != nil || e.override != nil || e.turning != nil {
 		return 1
@@ -69,8 +69,8 @@ func (e *emitter) inPieces(f *loop.For) bool {
 	return cut
 }
 
-// sumsIn is how many variables a loop, or loops right inside it, reduce; 0 if they do anything else, or reduce others
-// than own: one from outside of the vector loop is the sum of all lanes.
+// sumsIn returns how many variables a loop, or loops right inside it, reduce; 0 if they do anything else, or reduce
+// others than own: one from outside of the vector loop is the sum of all lanes.
 func sumsIn(f *loop.For, own map[string]bool) (count int64) {
 	if f.Kind == loop.Vector {
 		return 0
@@ -93,7 +93,7 @@ func sumsIn(f *loop.For, own map[string]bool) (count int64) {
 	return count
 }
 
-// jammed is so many copies of a vector loop's body, each a strip further.
+// jammed returns so many copies of a vector loop's body, each a strip further.
 func (e *emitter) jammed(s *loop.For, count int64) *jam {
 	declared := map[string]bool{}
 	for _, name := range declaredIn(s.Body) {
@@ -139,7 +139,7 @@ func (j *jam) emit(e *emitter) {
 	}
 }
 
-// together is how many strips are done in one turn of so many: as few turns as possible are left.
+// together returns how many strips are done in one turn of so many: as few turns as possible are left.
 func together(strips, most int64) int64 {
 	best := int64(1)
 	for n := int64(2); n <= min(most, strips); n++ {

@@ -68,14 +68,14 @@ type nest struct {
 	portion int64 // tiles that one call may do; 0: the code returns in time by itself
 }
 
-// Name is the loop kernel's.
+// Name returns the loop kernel's.
 func (k *kernel) Name() string { return k.name }
 
-// Longest is the most instructions that the kernel's code does between two places at which it may return to Go, and the
-// most of which one call does.
+// Longest returns the most instructions that the kernel's code does between two places at which it may return to Go,
+// and the most of which one call does.
 func (k *kernel) Longest() (gap, call int64) { return k.longest, callMost }
 
-// Tiles is the number of iterations of the outermost parallel loops, or 1.
+// Tiles returns the number of iterations of the outermost parallel loops, or 1.
 func (k *kernel) Tiles(dims []int64) (int64, error) {
 	total, err := k.tiles(dims)
 	if err != nil || total == 0 {
@@ -84,7 +84,7 @@ func (k *kernel) Tiles(dims []int64) (int64, error) {
 	return total, k.width.Check(dims)
 }
 
-// Needs is what the operands must have.
+// Needs returns what the operands must have.
 func (k *kernel) Needs(dims, bytes []int64) error { return k.width.Needs(dims, bytes) }
 
 // mostTiles is how many tiles a launch may have.
@@ -119,7 +119,7 @@ func (k *kernel) tiles(dims []int64) (int64, error) {
 	return total + max(steps, 0)*each, nil
 }
 
-// Course is the order of the tiles; see target.Stepped.
+// Course returns the order of the tiles; see target.Stepped.
 func (k *kernel) Course(dims []int64) (*target.Course, error) {
 	if k.steps == nil {
 		return nil, nil
@@ -141,7 +141,7 @@ func (k *kernel) tooMany(dims []int64) error {
 	return diag.Inputf("kernel @%s: too many tiles for dimensions %v", k.name, dims)
 }
 
-// TilesFormula is the number of tiles as a formula.
+// TilesFormula returns the number of tiles as a formula.
 func (k *kernel) TilesFormula() sym.Expr {
 	var total, each sym.Expr
 	for i := range k.nests {
@@ -180,10 +180,10 @@ func (k *kernel) eval(code *sym.Code, dims []int64) (int64, error) {
 	return v, nil
 }
 
-// ScratchFormula is the bytes of frame and locals.
+// ScratchFormula returns the bytes of frame and locals.
 func (k *kernel) ScratchFormula() sym.Expr { return k.formula }
 
-// Scratch is ScratchFormula's value.
+// Scratch returns ScratchFormula's value.
 func (k *kernel) Scratch(dims []int64) (int64, error) { return k.eval(k.scratch, dims) }
 
 // Run does tiles [begin, end).
@@ -200,7 +200,7 @@ func (k *kernel) Run(a *target.Args, begin, end int64, scratch []byte) error {
 	return err
 }
 
-// frame is the words in a worker's scratch, with the operands' addresses.
+// frame returns the words in a worker's scratch, with the operands' addresses.
 func (k *kernel) frame(a *target.Args, scratch []byte) (words []int64) {
 	frame := unsafe.Pointer(unsafe.SliceData(scratch[k.header:]))
 	words = unsafe.Slice((*int64)(frame), k.fixed/8)
@@ -224,7 +224,7 @@ func enter(frame unsafe.Pointer, k *kernel, n *nest, begin, end int64, resume bo
 	return call.Call(n.entry, frame, begin, end)
 }
 
-// budget is what code may do before it returns.
+// budget returns what code may do before it returns.
 func budget() int64 {
 	if pauseAlways {
 		return 0
@@ -368,7 +368,7 @@ func (r *running) course() error {
 	return err
 }
 
-// failure is the error of a value that failed its check.
+// failure returns the error of a value that failed its check.
 func (k *kernel) failure(at int, seen []int64) error {
 	c := k.checks[at]
 	detail := loop.CheckDetail(c.what, c.dtype, loop.FromInt(c.dtype, seen[0]), seen[1], seen[2])

@@ -26,7 +26,7 @@ func (e *emitter) divideLanes(op loop.BinaryOp, a, b value) value {
 	return result
 }
 
-// beyondDoubles is the lanes of 64-bit integers that are not below 2⁵¹, or within ±2⁵⁰.
+// beyondDoubles returns the lanes of 64-bit integers that are not below 2⁵¹, or within ±2⁵⁰.
 func (e *emitter) beyondDoubles(v value) asm.Reg {
 	high := e.each(v, func(x asm.Reg) asm.Reg {
 		if v.dtype.IsSigned() {
@@ -62,7 +62,7 @@ func (e *emitter) divideExactly(op loop.BinaryOp, a, b value) value {
 	return r
 }
 
-// wholeQuotient is a quotient as an integer of a type; what does not fit wraps.
+// wholeQuotient returns a quotient as an integer of a type; what does not fit wraps.
 func (e *emitter) wholeQuotient(q value, dt dtype.DType) value {
 	if kindOf(dt) == integers && dt != dtype.U32 {
 		return value{dtype: dt, lo: e.fromDoubles(q, asm.VCVTTPD2DQ)}
@@ -111,13 +111,13 @@ func (e *emitter) divideEach(op loop.BinaryOp, a, b, result value) {
 	e.jump(asm.JL, again)
 }
 
-// asI64 is the bits of an integer of 64 bits as an i64.
+// asI64 returns the bits of an integer of 64 bits as an i64.
 func (v value) asI64() value {
 	v.dtype = dtype.I64
 	return v
 }
 
-// counting is so many integers from first on.
+// counting returns so many integers from first on.
 func counting(first, count int) []int64 {
 	list := make([]int64, count)
 	for i := range list {

@@ -48,7 +48,7 @@ func (e *emitter) constantStep(x sym.Expr) (step int64, ok bool) {
 	return 0, false
 }
 
-// simpler is an integer that does not step evenly as what it is within the ranges of its names, which may do so.
+// simpler returns an integer that does not step evenly as what it is within the ranges of its names, which may do so.
 func (e *emitter) simpler(x sym.Expr) sym.Expr {
 	if _, even := e.evenly(x); even {
 		return x
@@ -84,7 +84,7 @@ func (e *emitter) partsFit(x sym.Expr) bool {
 	return true
 }
 
-// laneInteger is a symbolic integer in all lanes: as i32, of which the low bits are right, or as i64.
+// laneInteger returns a symbolic integer in all lanes: as i32, of which the low bits are right, or as i64.
 func (e *emitter) laneInteger(x sym.Expr, dt dtype.DType) value {
 	x = e.resolve(x)
 	if v, ok := x.Const(); ok {
@@ -102,7 +102,7 @@ func (e *emitter) laneInteger(x sym.Expr, dt dtype.DType) value {
 	}).value
 }
 
-// allLanes is a general register in all lanes.
+// allLanes returns a general register in all lanes.
 func (e *emitter) allLanes(r asm.Reg, dt dtype.DType) value {
 	v := value{dtype: dt, uniform: true}
 	if dt == dtype.I64 {
@@ -155,7 +155,7 @@ func (e *emitter) laneSum(x sym.Expr, dt dtype.DType) value {
 	return total
 }
 
-// firstLane is the value of lane 0 of an integer that steps evenly, in all lanes.
+// firstLane returns the value of lane 0 of an integer that steps evenly, in all lanes.
 func (e *emitter) firstLane(x sym.Expr, dt dtype.DType) value {
 	if _, ok := x.Const(); ok {
 		return e.laneInteger(x, dt)
@@ -165,7 +165,7 @@ func (e *emitter) firstLane(x sym.Expr, dt dtype.DType) value {
 	}).value
 }
 
-// plus is a sum of integers of one type.
+// plus returns a sum of integers of one type.
 func (e *emitter) plus(x, y value) value {
 	op := asm.VPADDD
 	if x.dtype == dtype.I64 {
@@ -182,7 +182,7 @@ func (e *emitter) minus(x, y value) value {
 	return e.pairs(x.dtype, x, y, func(x, y asm.Reg) asm.Reg { return e.three(op, x, y) })
 }
 
-// timesLanes is a product of integers of one type.
+// timesLanes returns a product of integers of one type.
 func (e *emitter) timesLanes(x, y value) value {
 	op := e.mulInt
 	if x.dtype == dtype.I64 {
@@ -191,7 +191,7 @@ func (e *emitter) timesLanes(x, y value) value {
 	return e.pairs(x.dtype, x, y, op)
 }
 
-// laneSteps is 0, step, 2 × step, … in the lanes.
+// laneSteps returns 0, step, 2 × step, … in the lanes.
 func (e *emitter) laneSteps(step sym.Expr, dt dtype.DType) value {
 	by, constant := step.Const()
 	if !constant {
@@ -214,7 +214,7 @@ func (e *emitter) laneSteps(step sym.Expr, dt dtype.DType) value {
 	return value{dtype: dt, lo: e.longs(lo), hi: e.longs(hi)}
 }
 
-// laneProduct is a product of factors and a number.
+// laneProduct returns a product of factors and a number.
 func (e *emitter) laneProduct(t sym.Term, dt dtype.DType) value {
 	var result value
 	number := sym.Const(t.Coef)
@@ -245,7 +245,7 @@ func (e *emitter) laneProduct(t sym.Term, dt dtype.DType) value {
 	return e.timesLanes(result, e.laneInteger(number, dt))
 }
 
-// laneFactor is what is no sum of products.
+// laneFactor returns what is no sum of products.
 func (e *emitter) laneFactor(f sym.Factor, dt dtype.DType) value {
 	x := f.Expr()
 	return e.once(e.depthOf(x), "q "+dt.String()+" "+x.Key(), func() ready {
@@ -283,7 +283,7 @@ func (e *emitter) laneFunction(f sym.Factor, dt dtype.DType) value {
 	return value{}
 }
 
-// laneExtreme is the greater or the lesser of two integers of one type.
+// laneExtreme returns the greater or the lesser of two integers of one type.
 func (e *emitter) laneExtreme(greatest bool, x, y value) value {
 	if x.dtype == dtype.I64 && !e.isa.masks {
 		if greatest {
@@ -340,7 +340,7 @@ func (e *emitter) laneQuotient(f sym.Factor, dt dtype.DType) value {
 	return q
 }
 
-// above is the lanes in which x is greater than y.
+// above returns the lanes in which x is greater than y.
 func (e *emitter) above(x, y value) value {
 	if x.dtype == dtype.I64 {
 		return e.tests(x, y, e.greaterWide)
@@ -369,7 +369,7 @@ func (e *emitter) below(x, y sym.Expr) bool {
 // bits are.
 const exactly, exactlyWide = 1 << 20, 1 << 49
 
-// laneDivide is ⌊v/y⌋, v being at least lo and at most hi.
+// laneDivide returns ⌊v/y⌋, v being at least lo and at most hi.
 func (e *emitter) laneDivide(v value, y sym.Expr, lo, hi int64) value {
 	down := lo < 0
 	if v.dtype == dtype.I32 && lo > -exactly && hi < exactly {
@@ -407,7 +407,7 @@ func (e *emitter) laneDivide(v value, y sym.Expr, lo, hi int64) value {
 	return e.each(v, func(x asm.Reg) asm.Reg { return e.divideLong(x, e.laneInteger(y, dtype.I64).lo, times) })
 }
 
-// divideLong is ⌊x/y⌋ of any integers: an estimate, another of what it leaves, and a correction by 1.
+// divideLong returns ⌊x/y⌋ of any integers: an estimate, another of what it leaves, and a correction by 1.
 func (e *emitter) divideLong(x, y asm.Reg, estimate func(x asm.Reg) asm.Reg) asm.Reg {
 	rest, q := x, e.repeated64(0)
 	for range 2 {
@@ -420,7 +420,7 @@ func (e *emitter) divideLong(x, y asm.Reg, estimate func(x asm.Reg) asm.Reg) asm
 	return e.selectWide(many, e.three(asm.VPADDQ, q, one), q)
 }
 
-// reciprocalWide is 1/y and ½/y as f64 in all lanes.
+// reciprocalWide returns 1/y and ½/y as f64 in all lanes.
 func (e *emitter) reciprocalWide(y sym.Expr) (by, half asm.Reg) {
 	by = e.once(e.depthOf(y), "r64 "+y.Key(), func() ready {
 		d := e.cast(e.allLanes(e.integer(y), dtype.I64), dtype.F64)
@@ -432,8 +432,8 @@ func (e *emitter) reciprocalWide(y sym.Expr) (by, half asm.Reg) {
 	return by, half
 }
 
-// dividedApart is an integer whose quotients of what steps evenly are those of lane 0 and what the others have more:
-// ⌊(b + s·lane)/y⌋ is ⌊b/y⌋ + ⌊(b mod y + s·lane)/y⌋, of which the second is small.
+// dividedApart returns an integer whose quotients of what steps evenly are those of lane 0 and what the others have
+// more: ⌊(b + s·lane)/y⌋ is ⌊b/y⌋ + ⌊(b mod y + s·lane)/y⌋, of which the second is small.
 func (e *emitter) dividedApart(x sym.Expr) sym.Expr {
 	constant, terms := x.Terms()
 	sum := sym.Const(constant)

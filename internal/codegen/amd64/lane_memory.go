@@ -51,7 +51,7 @@ func (e *emitter) scatteredAt(buffer string, dt dtype.DType, offset sym.Expr) sc
 	return scattered{e.withoutIndex(e.address(buffer, p.base)), index, depth, key}
 }
 
-// indexType is the type of the lanes of an index: i32 if the elements' places in bits, or their numbers, fit.
+// indexType returns the type of the lanes of an index: i32 if the elements' places in bits, or their numbers, fit.
 func (e *emitter) indexType(rest, step sym.Expr, dt dtype.DType) dtype.DType {
 	lo, hi := e.bounds(rest)
 	low, high := e.bounds(step)
@@ -66,7 +66,7 @@ func (e *emitter) indexType(rest, step sym.Expr, dt dtype.DType) dtype.DType {
 
 func bytesAtLeast(dt dtype.DType) int64 { return int64(dt.Bits()) / 8 }
 
-// withoutIndex is an address in one register and a displacement.
+// withoutIndex returns an address in one register and a displacement.
 func (e *emitter) withoutIndex(at asm.Mem) asm.Mem {
 	if at.Index == asm.NoReg {
 		return at
@@ -125,7 +125,7 @@ func (e *emitter) gatherWide(p scattered, mask asm.Reg) (x, y asm.Reg) {
 	return half(low, lo), half(high, hi)
 }
 
-// halfMasks are the masks of the two halves of 64-bit lanes; NoReg, of all of them, stays NoReg.
+// halfMasks returns the masks of the two halves of 64-bit lanes; NoReg, of all of them, stays NoReg.
 func (e *emitter) halfMasks(mask asm.Reg) (lo, hi asm.Reg) {
 	if mask == asm.NoReg {
 		return mask, mask
@@ -133,7 +133,7 @@ func (e *emitter) halfMasks(mask asm.Reg) (lo, hi asm.Reg) {
 	return e.halves(mask, false)
 }
 
-// gatherBy is a gather by an instruction; lanes that the mask leaves out are 0.
+// gatherBy returns a gather by an instruction; lanes that the mask leaves out are 0.
 func (e *emitter) gatherBy(op asm.Op, at asm.Mem, mask asm.Reg) asm.Reg {
 	r := e.builder.vector()
 	e.assign(r, e.integer32(0))
@@ -195,7 +195,7 @@ func (e *emitter) small(dt dtype.DType, x asm.Reg) value {
 	return e.extended(dt, e.and(x, e.integer32(0xff)))
 }
 
-// lowWords is the low 16 bits of each lane, side by side in the lower half.
+// lowWords returns the low 16 bits of each lane, side by side in the lower half.
 func (e *emitter) lowWords(x asm.Reg) asm.Reg {
 	if e.isa.masks {
 		return e.two(asm.VPMOVDW, x)
@@ -268,10 +268,10 @@ func (e *emitter) scatterOneByOne(dt dtype.DType, p scattered, x value, mask asm
 	}
 }
 
-// widened is words in half a vector as lanes of 32 bits.
+// widened returns words in half a vector as lanes of 32 bits.
 func (e *emitter) widened(x asm.Reg) asm.Reg { return e.two(asm.VPMOVZXWD, x) }
 
-// indexOf is a general register with one lane of an index.
+// indexOf returns a general register with one lane of an index.
 func (e *emitter) indexOf(index value, lane int) asm.Reg {
 	if index.dtype == dtype.I64 {
 		return e.wordOf(e.halfOf(index.lo, index.hi, lane), lane%(e.isa.lanes/2))
@@ -282,7 +282,7 @@ func (e *emitter) indexOf(index value, lane int) asm.Reg {
 	return r
 }
 
-// halfOf is which of two registers of 64-bit lanes has a lane.
+// halfOf returns which of two registers of 64-bit lanes has a lane.
 func (e *emitter) halfOf(lo, hi asm.Reg, lane int) asm.Reg {
 	if lane < e.isa.lanes/2 {
 		return lo
@@ -290,14 +290,14 @@ func (e *emitter) halfOf(lo, hi asm.Reg, lane int) asm.Reg {
 	return hi
 }
 
-// wordOf is a general register with one lane of 64 bits of a register.
+// wordOf returns a general register with one lane of 64 bits of a register.
 func (e *emitter) wordOf(x asm.Reg, lane int) asm.Reg {
 	r := e.general()
 	e.emit(asm.Inst{Op: asm.VPEXTRQ, Args: [4]asm.Reg{r, e.quarter(x, lane/2)}, Imm: int64(lane % 2)})
 	return r
 }
 
-// quarter is 128 bits of a vector.
+// quarter returns 128 bits of a vector.
 func (e *emitter) quarter(x asm.Reg, n int) asm.Reg {
 	if n == 0 {
 		return x
@@ -345,7 +345,7 @@ func (e *emitter) checkLanes(s *loop.Check, v value) {
 	e.checked(s, name{lanes: v, min: low, max: high})
 }
 
-// laneAt is the lane of an integer whose number is in a register.
+// laneAt returns the lane of an integer whose number is in a register.
 func (e *emitter) laneAt(v value, lane asm.Reg) asm.Reg {
 	if v.uniform || v.dtype == dtype.I32 {
 		r := v.lo
@@ -366,7 +366,7 @@ func (e *emitter) laneAt(v value, lane asm.Reg) asm.Reg {
 	return r
 }
 
-// pairAt is the numbers of the two words of a lane of 64 bits.
+// pairAt returns the numbers of the two words of a lane of 64 bits.
 func (e *emitter) pairAt(lane asm.Reg) asm.Reg {
 	var odd []byte
 	for i := range e.isa.lanes {
@@ -406,8 +406,8 @@ func (e *emitter) loadSpread(dt dtype.DType, at asm.Mem, step int64, mask asm.Re
 	return value{dtype: dt, lo: all}
 }
 
-// loadPart is a vector of what lanes of a mask want, by apart: of its elements those, the first of which is so many
-// from lane 0's.
+// loadPart returns a vector of what lanes of a mask want, by apart: of its elements those, the first of which is so
+// many from lane 0's.
 func (e *emitter) loadPart(at asm.Mem, mask asm.Reg, by, from int64) asm.Reg {
 	if mask == asm.NoReg {
 		return e.builder.load(at)
@@ -420,7 +420,7 @@ func (e *emitter) loadPart(at asm.Mem, mask asm.Reg, by, from int64) asm.Reg {
 	return e.loadMasked(wanted(), at)
 }
 
-// spreadMask is the elements that the lanes of a mask want, by apart, of those from a place on.
+// spreadMask returns the elements that the lanes of a mask want, by apart, of those from a place on.
 func (e *emitter) spreadMask(mask asm.Reg, by, from int64) asm.Reg {
 	pattern := int64(0)
 	for lane := range int64(e.isa.lanes) {
@@ -436,7 +436,7 @@ func (e *emitter) spreadMask(mask asm.Reg, by, from int64) asm.Reg {
 	return r
 }
 
-// placeOfLane is where a lane's element lies, from the lowest one on.
+// placeOfLane returns where a lane's element lies, from the lowest one on.
 func (e *emitter) placeOfLane(lane, step int64) int64 {
 	if step < 0 {
 		return (int64(e.isa.lanes) - 1 - lane) * -step
@@ -444,8 +444,8 @@ func (e *emitter) placeOfLane(lane, step int64) int64 {
 	return lane * step
 }
 
-// spreadIndex is which element of a vector that begins at from each lane takes; a lane whose element lies before it, of
-// step 1 none, keeps its own of the first operand.
+// spreadIndex returns which element of a vector that begins at from each lane takes; a lane whose element lies before
+// it, of step 1 none, keeps its own of the first operand.
 func (e *emitter) spreadIndex(step, from, lanes int64) asm.Reg {
 	var list []byte
 	for lane := range lanes {
@@ -462,7 +462,7 @@ func (e *emitter) spreadIndex(step, from, lanes int64) asm.Reg {
 	return e.poolVector(list)
 }
 
-// spreadPair is which element of the first two vectors each lane takes; lanes of later ones take any.
+// spreadPair returns which element of the first two vectors each lane takes; lanes of later ones take any.
 func (e *emitter) spreadPair(step int64) asm.Reg {
 	lanes := int64(e.isa.lanes)
 	var list []byte

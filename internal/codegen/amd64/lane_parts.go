@@ -52,7 +52,8 @@ func (e *emitter) within(variable sym.Name, first, end int64) (undo func()) {
 // mostCuts is how often a stretch of iterations is cut.
 const mostCuts = 8
 
-// smooth is the iterations, of those from first on and below end, in which indices change evenly, as far as they do.
+// smooth returns the iterations, of those from first on and below end, in which indices change evenly, as far as they
+// do.
 func (e *emitter) smooth(s *loop.For, first, end int64) (int64, int64) {
 	list := e.unevenIndices(s)
 	for range mostCuts {
@@ -73,7 +74,7 @@ func (e *emitter) smooth(s *loop.For, first, end int64) (int64, int64) {
 	return first, end
 }
 
-// unevenIndices is the integers of a loop's body that are not linear in its variable.
+// unevenIndices returns the integers of a loop's body that are not linear in its variable.
 func (e *emitter) unevenIndices(s *loop.For) (list []sym.Expr) {
 	add := func(x sym.Expr) {
 		if x = e.resolve(x); slices.Contains(x.Vars(), s.Var) && !x.Multilinear() {
@@ -141,7 +142,7 @@ func (c *cuts) factor(f sym.Factor) {
 	}
 }
 
-// linear is an integer as by × the variable + from; ok is false if it is none.
+// linear returns an integer as by × the variable + from; ok is false if it is none.
 func (c *cuts) linear(x sym.Expr) (by, from int64, ok bool) {
 	factor, rest, linear := x.Linear(c.variable)
 	by, ok1 := factor.Const()
@@ -177,7 +178,7 @@ func (c *cuts) add(at int64) {
 	}
 }
 
-// longest is the longest stretch between two cuts.
+// longest returns the longest stretch between two cuts.
 func (c *cuts) longest() (first, end int64) {
 	slices.Sort(c.at)
 	from := c.first
@@ -190,7 +191,7 @@ func (c *cuts) longest() (first, end int64) {
 	return first, end
 }
 
-// floorOf is ⌊x/y⌋.
+// floorOf returns ⌊x/y⌋.
 func floorOf(x, y int64) int64 {
 	q := x / y
 	if x%y != 0 && (x < 0) != (y < 0) {

@@ -10,7 +10,7 @@ import (
 
 // This file is functions that take as many steps as their operands need: powers of integers, and remainders of floats.
 
-// powerInts is x to the y for integers: by squares, until no exponent has a bit left.
+// powerInts returns x to the y for integers: by squares, until no exponent has a bit left.
 func (e *emitter) powerInts(x, y value) value {
 	zero, one := e.same(x.dtype, 0), e.same(x.dtype, 1)
 	exponent := y
@@ -34,7 +34,7 @@ func (e *emitter) powerInts(x, y value) value {
 	return result
 }
 
-// inversePower is x to a negative y, an integer: 0 but for 1 and −1.
+// inversePower returns x to a negative y, an integer: 0 but for 1 and −1.
 func (e *emitter) inversePower(x, y value) value {
 	zero, one, less := e.same(x.dtype, 0), e.same(x.dtype, 1), e.same(x.dtype, -1)
 	odd := e.order(loop.Ne, e.bitsIn(y, one), zero)
@@ -53,7 +53,7 @@ func (e *emitter) halvedInts(x value) func(x asm.Reg) asm.Reg {
 
 func (e *emitter) bitsIn(x, y value) value { return e.pairs(x.dtype, x, y, e.and) }
 
-// apartFrom is a value in registers of its own, two where its type takes two, that may be given others.
+// apartFrom returns a value in registers of its own, two where its type takes two, that may be given others.
 func (e *emitter) apartFrom(v value) value {
 	r := value{dtype: v.dtype, lo: e.copyOf(v.lo)}
 	if v.kind().wide() {
@@ -70,8 +70,8 @@ func (e *emitter) become(to, v value) {
 	}
 }
 
-// remainderFloats is what is left of x less as many times y as fit, with the sign of x, for floats of up to 32 bits:
-// exactly, as f64 has all that is on the way.
+// remainderFloats returns what is left of x less as many times y as fit, with the sign of x, for floats of up to 32
+// bits: exactly, as f64 has all that is on the way.
 func (e *emitter) remainderFloats(x, y value) value {
 	a, b := e.apartFrom(e.cast(x, dtype.F64)), e.apartFrom(e.cast(y, dtype.F64))
 	r := e.pairs(dtype.F64, a, b, e.remainderWide)

@@ -76,7 +76,7 @@ func (e *emitter) windowOf(p scattered, mask asm.Reg) window {
 	return w
 }
 
-// windowMask is the elements of a window's first or second vector that lie between its first and its last.
+// windowMask returns the elements of a window's first or second vector that lie between its first and its last.
 func (e *emitter) windowMask(w window, vector int64) asm.Reg {
 	return e.once(w.depth, fmt.Sprint(w.key, "mask", vector), func() ready {
 		count := e.copyOf(w.span)
@@ -88,7 +88,7 @@ func (e *emitter) windowMask(w window, vector int64) asm.Reg {
 	}).register
 }
 
-// thoseThereAre is an index with the first lane's value in the lanes that a mask leaves out (NoReg: none).
+// thoseThereAre returns an index with the first lane's value in the lanes that a mask leaves out (NoReg: none).
 func (e *emitter) thoseThereAre(index value, mask asm.Reg) value {
 	if mask == asm.NoReg {
 		return index

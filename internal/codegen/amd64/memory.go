@@ -82,7 +82,7 @@ func (e *emitter) assignBefore(done asm.Label, result value, read func() value) 
 	e.bind(done)
 }
 
-// tailMask is the lanes that there are, where the strip is not whole.
+// tailMask returns the lanes that there are, where the strip is not whole.
 func (e *emitter) tailMask() asm.Reg {
 	if e.vector == nil {
 		return asm.NoReg
@@ -90,7 +90,7 @@ func (e *emitter) tailMask() asm.Reg {
 	return e.vector.tail
 }
 
-// withTail is the lanes of a mask that there are.
+// withTail returns the lanes of a mask that there are.
 func (e *emitter) withTail(mask asm.Reg) asm.Reg {
 	if tail := e.tailMask(); tail != asm.NoReg {
 		return e.maskAnd(mask, tail)
@@ -161,7 +161,7 @@ const cacheLine = 64
 // partsSlow reports whether no instruction reads or writes some lanes of elements of a type.
 func (e *emitter) partsSlow(dt dtype.DType) bool { return !e.isa.masks && smallDtypes(dt) }
 
-// smallDtypes are the types of 8 and 16 bits.
+// smallDtypes returns the types of 8 and 16 bits.
 func smallDtypes(dt dtype.DType) bool { _, ok := extensions[dt]; return ok }
 
 // loadOne reads one element into all lanes.
@@ -202,7 +202,7 @@ func (e *emitter) loadOne(dt dtype.DType, at asm.Mem) value {
 	return v
 }
 
-// low128 is a general register in the low 32 bits of a vector.
+// low128 returns a general register in the low 32 bits of a vector.
 func (e *emitter) low128(x asm.Reg) asm.Reg {
 	r := e.builder.vector()
 	e.emit(asm.Inst{Op: asm.VMOVD, Args: [4]asm.Reg{r, x}})
@@ -536,7 +536,7 @@ var (
 	firstAndFifth = []byte{0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 )
 
-// twice is a shuffle of both halves; bytes that it does not name become 0.
+// twice returns a shuffle of both halves; bytes that it does not name become 0.
 func twice(places ...byte) []byte {
 	half := make([]byte, 16)
 	for i := range half {

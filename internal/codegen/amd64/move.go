@@ -13,7 +13,7 @@ import (
 // This file is vector loops that only move narrow elements, or fill memory with one: whole registers of elements at a
 // time, of which as lanes of 32 bits there would be several.
 
-// stripsMoved is how many strips of a vector loop one move does; 0 if the loop does something else.
+// stripsMoved returns how many strips of a vector loop one move does; 0 if the loop does something else.
 func (e *emitter) stripsMoved(f *loop.For) int64 {
 	if len(f.Body) != 1 || e.override != nil || e.collect != nil {
 		return 0
@@ -62,12 +62,12 @@ func (e *emitter) runOffset(buffer string, index []sym.Expr) sym.Expr {
 	return e.simpler(e.resolve(e.k.memory(buffer).offset(index)))
 }
 
-// runAt is the address of the first lane's element.
+// runAt returns the address of the first lane's element.
 func (e *emitter) runAt(buffer string, index []sym.Expr) asm.Mem {
 	return e.address(buffer, e.runOffset(buffer, index))
 }
 
-// filled is a register's bytes with a constant in each element.
+// filled returns a register's bytes with a constant in each element.
 func (e *emitter) filled(c *loop.Const) []byte {
 	one := binary.LittleEndian.AppendUint64(nil, c.Bits)[:c.Type.Bits()/8]
 	return bytes.Repeat(one, e.isa.bits/c.Type.Bits())

@@ -64,7 +64,7 @@ func (e *emitter) order(op loop.BinaryOp, a, b value) value {
 	return r
 }
 
-// condition is a bool.
+// condition returns a bool.
 func (e *emitter) condition(x loop.Expr) value { return e.value(x) }
 
 // far is beyond what the lanes of a strip differ by: indices are compared as 32-bit lanes, what is farther away as this

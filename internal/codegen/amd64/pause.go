@@ -81,7 +81,7 @@ const turnTest = 0x3A5A5A00
 
 func isTurnTest(in *asm.Inst) bool { return in.Op == asm.TEST && in.Imm == turnTest }
 
-// cost is what an instruction is counted as.
+// cost returns what an instruction is counted as.
 func cost(in *asm.Inst) int64 {
 	switch in.Op {
 	case asm.LABEL, asm.ALIGN:
@@ -178,7 +178,7 @@ func (t *turn) measure(insts []asm.Inst) {
 	t.own, t.plain = min(each, unbounded), times(each, t.trips.most)
 }
 
-// times is a product of two costs, at most unbounded.
+// times returns a product of two costs, at most unbounded.
 func times(x, y int64) int64 {
 	if x > 0 && y > unbounded/x {
 		return unbounded
@@ -288,7 +288,7 @@ func (b *builder) pollSometimes(list, aside *[]asm.Inst, test asm.Inst, t *turn)
 		pause, asm.Inst{Op: asm.JMP, To: back})
 }
 
-// withoutTests is instructions without those that tested turns.
+// withoutTests returns instructions without those that tested turns.
 func withoutTests(insts []asm.Inst) []asm.Inst {
 	return slices.DeleteFunc(insts, func(in asm.Inst) bool { return isTurnTest(&in) })
 }
@@ -334,7 +334,8 @@ var pause = asm.Inst{Op: asm.CALL, Args: [4]asm.Reg{asm.Memory}, Mem: asm.Mem{Ba
 
 func header(word int32) asm.Mem { return asm.Mem{Base: frameRegister, Disp: word} }
 
-// headerBytes is what lies in front of a frame of code that pauses: the header's words, and room for all registers.
+// headerBytes returns what lies in front of a frame of code that pauses: the header's words, and room for all
+// registers.
 func (i *isa) headerBytes() int64 {
 	bytes := int64(-resumeWord) + 8*int64(len(savedGeneral)) + int64(i.registers*i.bits/8)
 	if i.masks {
@@ -350,8 +351,8 @@ const pauseAlign = 64
 var savedGeneral = []asm.Reg{asm.RAX, asm.RCX, asm.RDX, asm.RBX, asm.RSI, asm.R8, asm.R9, asm.R10, asm.R11, asm.R12,
 	asm.R13, asm.R14, asm.R15}
 
-// pauseCode is the routine that saves all registers and returns, and, from the offset resume on, the one that loads
-// them and continues.
+// pauseCode returns the routine that saves all registers and returns, and, from the offset resume on, the one that
+// loads them and continues.
 func (i *isa) pauseCode() (code []byte, resume int) {
 	b := newBuilder(i)
 	type place struct {
@@ -414,7 +415,7 @@ type gaps struct {
 	polls                           bool // there are some
 }
 
-// then is the gaps of one stretch after another.
+// then returns the gaps of one stretch after another.
 func (g gaps) then(next gaps) gaps {
 	both := gaps{before: g.before, after: next.after, between: max(g.between, next.between), through: -1, polls: g.polls ||
 		next.polls}
@@ -475,8 +476,8 @@ func (t *turn) gapsOf(insts []asm.Inst, backs map[asm.Label]int64) gaps {
 		between: max(each.between, plus(plus(each.before, each.after), all)), through: all, polls: true}
 }
 
-// longestOf is the most that a routine does between two places at which it may return, in instructions: the end of a
-// tile if it has no budgets.
+// longestOf returns the most that a routine does between two places at which it may return, in instructions: the end of
+// a tile if it has no budgets.
 func (b *builder) longestOf(insts []asm.Inst, tiles asm.Label) int64 {
 	root := b.turnsOf(insts)
 	over := root.find(tiles)

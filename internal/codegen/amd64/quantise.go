@@ -72,7 +72,7 @@ func whole(v float32) bool {
 	return float64(v) == math.Trunc(float64(v)) && !(v == 0 && math.Signbit(float64(v)))
 }
 
-// number is a constant of f32.
+// number returns a constant of f32.
 func number(x loop.Expr) (float32, bool) {
 	c, ok := x.(*loop.Const)
 	if !ok || c.Type != dtype.F32 {
@@ -125,7 +125,8 @@ func (q *quantised) reciprocal() bool {
 	return true
 }
 
-// product is what the code computes in the place of x / scale: x·rest is rounded, and then the sum of it and x·first.
+// product returns what the code computes in the place of x / scale: x·rest is rounded, and then the sum of it and
+// x·first.
 func (q *quantised) product(x float32) float32 {
 	if q.rest == 0 {
 		return x * q.first

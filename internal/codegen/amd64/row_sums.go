@@ -14,8 +14,8 @@ import (
 // sums, and all of these are added across together, in three instructions a row where each by itself takes nine; what
 // is made of the sums is then done in lanes.
 
-// rowSumOf is the vector loop of a loop over rows: of one that has nothing else but the sum's variable and a store of
-// what is made of it, row after row; nil for other loops.
+// rowSumOf returns the vector loop of a loop over rows: of one that has nothing else but the sum's variable and a store
+// of what is made of it, row after row; nil for other loops.
 func rowSumOf(s *loop.For) *loop.For {
 	if s.Kind != loop.Each || len(s.Body) != 3 {
 		return nil
@@ -97,7 +97,7 @@ func (e *emitter) sumsAlong(s *loop.For) {
 	e.set(b, value{dtype: dtype.F32, lo: e.add(b.lo, e.quartersAcross(fours))})
 }
 
-// fourSums is the partial sums, in lanes, of four rows from one on.
+// fourSums returns the partial sums, in lanes, of four rows from one on.
 func (e *emitter) fourSums(s *loop.For, sum *loop.Reduce, rows sym.Name, first int64) (sums [4]asm.Reg) {
 	f := &loop.For{Kind: loop.Vector, Var: s.Var, Extent: s.Extent}
 	zero := e.constant(&loop.Const{Type: dtype.F32})

@@ -58,7 +58,7 @@ func (e *emitter) statement(s loop.Stmt) {
 	}
 }
 
-// fixed is a value that later assignments to the variables in it do not change.
+// fixed returns a value that later assignments to the variables in it do not change.
 func (e *emitter) fixed(x loop.Expr) value {
 	v := e.value(x)
 	if r, ok := x.(*loop.Ref); ok && e.bound[r.Name].mutable {
@@ -67,12 +67,12 @@ func (e *emitter) fixed(x loop.Expr) value {
 	return v
 }
 
-// fresh is a value in registers of its own.
+// fresh returns a value in registers of its own.
 func (e *emitter) fresh(v value) value {
 	return e.each(v, func(x asm.Reg) asm.Reg { return e.copyOf(x) })
 }
 
-// variable is a value in registers of its own that may be given other values: in a vector loop, one in each lane.
+// variable returns a value in registers of its own that may be given other values: in a vector loop, one in each lane.
 func (e *emitter) variable(v value) value {
 	if e.vector != nil {
 		v.uniform = false
@@ -313,7 +313,7 @@ func (e *emitter) written(s *loop.For, first, end int64) {
 	e.names = outer
 }
 
-// weight is how many statements a body runs, if its loops are written out.
+// weight returns how many statements a body runs, if its loops are written out.
 func weight(list []loop.Stmt) int64 {
 	total := int64(0)
 	for _, s := range list {
@@ -339,8 +339,8 @@ func weight(list []loop.Stmt) int64 {
 	return total
 }
 
-// copied is how many statements so many copies of a body run, or a number beyond mostUnrolled. A body of nothing counts
-// as a statement: its copies take time all the same.
+// copied returns how many statements so many copies of a body run, or a number beyond mostUnrolled. A body of nothing
+// counts as a statement: its copies take time all the same.
 func copied(n int64, body []loop.Stmt) int64 {
 	if n <= 0 {
 		return 0

@@ -118,7 +118,8 @@ func (e *emitter) vectorLoop(s *loop.For, start int64, extent sym.Expr) {
 		width: strips * width, reductions: reductions})
 }
 
-// reductionLanes are the variables that a vector loop reduces, each with lanes for the strips that are done at once.
+// reductionLanes returns the variables that a vector loop reduces, each with lanes for the strips that are done at
+// once.
 func (e *emitter) reductionLanes(s *loop.For) (list []reduction, strips int64) {
 	list, strips = e.reductions(s), 1
 	if len(list) > 0 && weight(s.Body) <= 8 {
@@ -250,7 +251,7 @@ func (e *emitter) assemble(l *stripLoop) {
 	e.bind(end)
 }
 
-// reductions are the variables from outside a loop that its body reduces.
+// reductions returns the variables from outside a loop that its body reduces.
 func (e *emitter) reductions(s *loop.For) []reduction {
 	var list []reduction
 	declared := declaredIn(s.Body)
@@ -342,13 +343,13 @@ func (e *emitter) acrossFlags(op loop.BinaryOp, v value) value {
 	return value{dtype: dtype.Bool, uniform: true, lo: e.equalInt(e.broadcastInt(r), e.integer32(-1))}
 }
 
-// varying is a uniform value as one that may differ by lane.
+// varying returns a uniform value as one that may differ by lane.
 func (e *emitter) varying(v value) value {
 	v.uniform = false
 	return v
 }
 
-// identity is what combining with changes nothing.
+// identity returns what combining with changes nothing.
 func (e *emitter) identity(op loop.BinaryOp, dt dtype.DType) value {
 	c := &loop.Const{Type: dt}
 	float := dt.IsFloat()
@@ -377,7 +378,7 @@ func (e *emitter) identity(op loop.BinaryOp, dt dtype.DType) value {
 	return e.constant(c)
 }
 
-// extremeOf is the least or greatest integer of a type.
+// extremeOf returns the least or greatest integer of a type.
 func extremeOf(dt dtype.DType, greatest bool) uint64 {
 	bits := dt.Bits()
 	switch {

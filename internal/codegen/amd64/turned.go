@@ -63,8 +63,8 @@ func (e *emitter) turningOf(s *loop.For) *turning {
 	return e.turningBy(rows, rows, lanes)
 }
 
-// turningBy is the nest with a loop as rows and one as lanes: all reads go on by an element or none along the lanes,
-// and so do writes, but for those that do along the rows.
+// turningBy returns the nest with a loop as rows and one as lanes: all reads go on by an element or none along the
+// lanes, and so do writes, but for those that do along the rows.
 func (e *emitter) turningBy(nest, rows, lanes *loop.For) *turning {
 	n := int64(e.isa.lanes)
 	if e.most(e.resolve(rows.Extent)) < n || e.most(e.resolve(lanes.Extent)) < n/2 {
@@ -235,7 +235,7 @@ func (e *emitter) transposed(rows []asm.Reg) []asm.Reg {
 	return out
 }
 
-// shuffled is quarters of two registers, as a number says.
+// shuffled returns quarters of two registers, as a number says.
 func (e *emitter) shuffled(op asm.Op, x, y asm.Reg, which int64) asm.Reg {
 	r := e.builder.vector()
 	e.emit(asm.Inst{Op: op, Bits: uint16(e.isa.bits), Args: [4]asm.Reg{r, x, y}, Imm: which})

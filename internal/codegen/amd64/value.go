@@ -32,7 +32,7 @@ var kinds = map[dtype.DType]kind{
 	dtype.F8E8M0: floats,
 }
 
-// kindOf is an element type's kind; types that have none are refused.
+// kindOf returns an element type's kind; types that have none are refused.
 func kindOf(dt dtype.DType) kind {
 	k, ok := kinds[dt]
 	if !ok {
@@ -43,7 +43,7 @@ func kindOf(dt dtype.DType) kind {
 
 func (k kind) wide() bool { return k == doubles || k == longs }
 
-// bytesOf is an element's size.
+// bytesOf returns an element's size.
 func bytesOf(dt dtype.DType) int64 {
 	if dt.Bits() < 8 {
 		refuse("elements of %s", dt)
@@ -95,8 +95,8 @@ func (e *emitter) value(x loop.Expr) value {
 	}).value
 }
 
-// outside is the depth of the outermost scope in which an expression can be computed just before the scope inside it;
-// false if that is the scope at hand, or the expression costs nothing.
+// outside returns the depth of the outermost scope in which an expression can be computed just before the scope inside
+// it; false if that is the scope at hand, or the expression costs nothing.
 func (e *emitter) outside(x loop.Expr) (depth int, ok bool) {
 	switch x.(type) {
 	case *loop.Const, *loop.Ref, *loop.Index:
@@ -137,7 +137,8 @@ func reads(x loop.Expr) (found bool) {
 	return found
 }
 
-// needs is the depth of the innermost scope that an expression's value depends on; false if it must stay where it is.
+// needs returns the depth of the innermost scope that an expression's value depends on; false if it must stay where it
+// is.
 func (e *emitter) needs(x loop.Expr) (depth int, ok bool) {
 	index := func(s sym.Expr) { depth = max(depth, e.depthOf(e.resolve(s))) }
 	changed := func(name string, of func(s *scope) []string) {
@@ -178,7 +179,7 @@ func (e *emitter) needs(x loop.Expr) (depth int, ok bool) {
 	return depth, true
 }
 
-// replacements are what stands for the variables of unrolled loops in an expression: one expression has a value for
+// replacements returns what stands for the variables of unrolled loops in an expression: one expression has a value for
 // each.
 func (e *emitter) replacements(x loop.Expr) (list string) {
 	add := func(s sym.Expr) {
@@ -239,7 +240,7 @@ func (e *emitter) expression(x loop.Expr) value {
 	panic("not reached")
 }
 
-// constant is a number in all lanes.
+// constant returns a number in all lanes.
 func (e *emitter) constant(x *loop.Const) value {
 	v := value{dtype: x.Type, uniform: true}
 	switch kindOf(x.Type) {
@@ -258,7 +259,7 @@ func (e *emitter) constant(x *loop.Const) value {
 
 func (e *emitter) integer32(v int32) asm.Reg { return e.builder.integer(v) }
 
-// index is a symbolic integer as an i64.
+// index returns a symbolic integer as an i64.
 func (e *emitter) index(x sym.Expr) value {
 	x = e.resolve(x)
 	if v, ok := x.Const(); ok {
@@ -334,7 +335,7 @@ func (e *emitter) join(lo, hi asm.Reg) asm.Reg {
 	return e.twoImm(asm.VPERMQ, r, 0xd8)
 }
 
-// halves is the reverse of join.
+// halves returns the reverse of join.
 func (e *emitter) halves(mask asm.Reg, uniform bool) (lo, hi asm.Reg) {
 	if uniform {
 		return mask, mask
@@ -347,7 +348,7 @@ func (e *emitter) halves(mask asm.Reg, uniform bool) (lo, hi asm.Reg) {
 	return e.two(asm.VPMOVSXDQ, mask), e.two(asm.VPMOVSXDQ, e.upper(mask))
 }
 
-// upper is the upper half of a vector.
+// upper returns the upper half of a vector.
 func (e *emitter) upper(x asm.Reg) asm.Reg {
 	op := asm.VEXTRACTF128
 	if e.isa.bits == 512 {
@@ -356,14 +357,14 @@ func (e *emitter) upper(x asm.Reg) asm.Reg {
 	return e.twoImm(op, x, 1)
 }
 
-// vectorOf is an operation on two vectors and a number.
+// vectorOf returns an operation on two vectors and a number.
 func (e *emitter) vectorOf(op asm.Op, imm int64, x, y asm.Reg) asm.Reg {
 	r := e.builder.vector()
 	e.emit(asm.Inst{Op: op, Bits: uint16(e.isa.bits), Args: [4]asm.Reg{r, x, y}, Imm: imm})
 	return r
 }
 
-// choose is x where cond holds and y elsewhere.
+// choose returns x where cond holds and y elsewhere.
 func (e *emitter) choose(cond, x, y value) value {
 	r := value{dtype: x.dtype, uniform: cond.uniform && x.uniform && y.uniform}
 	switch {
@@ -415,11 +416,11 @@ func (e *emitter) settleCoded(v value, clamped bool) value {
 	return v
 }
 
-// toHalf is f32 lanes as f16 in half a vector; fromHalf is the reverse.
+// toHalf returns f32 lanes as f16 in half a vector; fromHalf is the reverse.
 func (e *emitter) toHalf(x asm.Reg) asm.Reg   { return e.twoImm(asm.VCVTPS2PH, x, 0) }
 func (e *emitter) fromHalf(x asm.Reg) asm.Reg { return e.two(asm.VCVTPH2PS, x) }
 
-// toBF16 is f32 lanes as bf16 in the low 16 bits of each: rounded to nearest, half to even; NaN stays NaN.
+// toBF16 returns f32 lanes as bf16 in the low 16 bits of each: rounded to nearest, half to even; NaN stays NaN.
 func (e *emitter) toBF16(x asm.Reg) asm.Reg {
 	odd := e.and(e.shiftRight(x, 16), e.integer32(1))
 	rounded := e.shiftRight(e.addInt(e.addInt(x, e.integer32(0x7fff)), odd), 16)
@@ -443,7 +444,7 @@ func (e *emitter) lane64(x asm.Reg) asm.Reg {
 	return r
 }
 
-// wholeNumber is a general register with a uniform integer.
+// wholeNumber returns a general register with a uniform integer.
 func (e *emitter) wholeNumber(v value) asm.Reg {
 	switch v.kind() {
 	case longs:
@@ -459,7 +460,7 @@ func (e *emitter) wholeNumber(v value) asm.Reg {
 	return asm.NoReg
 }
 
-// fromNumber is a uniform value of a whole number in a general register.
+// fromNumber returns a uniform value of a whole number in a general register.
 func (e *emitter) fromNumber(dt dtype.DType, r asm.Reg) value {
 	v := value{dtype: dt, uniform: true}
 	if kindOf(dt) == longs {

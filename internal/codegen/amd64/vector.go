@@ -32,7 +32,7 @@ func (b *builder) sub(x, y asm.Reg) asm.Reg { return b.three(asm.VSUBPS, x, y) }
 func (b *builder) mul(x, y asm.Reg) asm.Reg { return b.three(asm.VMULPS, x, y) }
 func (b *builder) div(x, y asm.Reg) asm.Reg { return b.three(asm.VDIVPS, x, y) }
 
-// mulWhere is x·y in the lanes of the mask and 0 in the others, where y is a positive number.
+// mulWhere returns x·y in the lanes of the mask and 0 in the others, where y is a positive number.
 func (b *builder) mulWhere(mask, x, y asm.Reg) asm.Reg { return b.mulMasked(asm.VMULPS, mask, x, y) }
 
 func (b *builder) mulMasked(op asm.Op, mask, x, y asm.Reg) asm.Reg {
@@ -49,13 +49,13 @@ func (b *builder) min(x, y asm.Reg) asm.Reg { return b.three(asm.VMINPS, x, y) }
 func (b *builder) max(x, y asm.Reg) asm.Reg { return b.three(asm.VMAXPS, x, y) }
 func (b *builder) sqrt(x asm.Reg) asm.Reg   { return b.two(asm.VSQRTPS, x) }
 
-// fma is x·y + z, rounded once.
+// fma returns x·y + z, rounded once.
 func (b *builder) fma(x, y, z asm.Reg) asm.Reg { return b.fused(asm.VFMADD231PS, x, y, z) }
 
-// fnma is z − x·y, rounded once.
+// fnma returns z − x·y, rounded once.
 func (b *builder) fnma(x, y, z asm.Reg) asm.Reg { return b.fused(asm.VFNMADD231PS, x, y, z) }
 
-// fms is x·y − z, rounded once.
+// fms returns x·y − z, rounded once.
 func (b *builder) fms(x, y, z asm.Reg) asm.Reg { return b.fused(asm.VFMSUB231PS, x, y, z) }
 
 func (b *builder) fused(op asm.Op, x, y, z asm.Reg) asm.Reg {
@@ -98,7 +98,7 @@ func (b *builder) and(x, y asm.Reg) asm.Reg { return b.three(asm.VANDPS, x, y) }
 func (b *builder) or(x, y asm.Reg) asm.Reg  { return b.three(asm.VORPS, x, y) }
 func (b *builder) xor(x, y asm.Reg) asm.Reg { return b.three(asm.VXORPS, x, y) }
 
-// andNot is y without the bits of x.
+// andNot returns y without the bits of x.
 func (b *builder) andNot(x, y asm.Reg) asm.Reg { return b.three(asm.VANDNPS, x, y) }
 
 // i32.
@@ -159,7 +159,7 @@ func (b *builder) greaterWide(x, y asm.Reg) asm.Reg {
 	return b.compareIntegers(asm.VPCMPQ, 6, asm.VPCMPGTQ, x, y)
 }
 
-// compareIntegers is a comparison into an opmask by its number, or the instruction that makes a vector of it.
+// compareIntegers returns a comparison into an opmask by its number, or the instruction that makes a vector of it.
 func (b *builder) compareIntegers(masked asm.Op, number int64, plain asm.Op, x, y asm.Reg) asm.Reg {
 	if b.isa.masks {
 		return b.compareWith(masked, number, x, y)
@@ -167,7 +167,7 @@ func (b *builder) compareIntegers(masked asm.Op, number int64, plain asm.Op, x, 
 	return b.three(plain, x, y)
 }
 
-// selectLanes is x in the lanes of the mask, y in the others.
+// selectLanes returns x in the lanes of the mask, y in the others.
 func (b *builder) selectLanes(mask, x, y asm.Reg) asm.Reg {
 	r := b.vector()
 	if b.isa.masks {
@@ -221,12 +221,12 @@ func (b *builder) maskConst(all bool) asm.Reg {
 	return r
 }
 
-// firstLanes is the mask of the lanes below count, a general register; 0 or less is none.
+// firstLanes returns the mask of the lanes below count, a general register; 0 or less is none.
 func (b *builder) firstLanes(count asm.Reg) asm.Reg {
 	return b.greaterInt(b.broadcastInt(count), b.iota32())
 }
 
-// bitsOf is a general register with a bit for each lane of a mask, of 32 bits a lane.
+// bitsOf returns a general register with a bit for each lane of a mask, of 32 bits a lane.
 func (b *builder) bitsOf(mask asm.Reg) asm.Reg {
 	r := b.general()
 	if b.isa.masks {
@@ -239,14 +239,14 @@ func (b *builder) bitsOf(mask asm.Reg) asm.Reg {
 
 // Memory.
 
-// load is a whole vector from memory.
+// load returns a whole vector from memory.
 func (b *builder) load(m asm.Mem) asm.Reg {
 	r := b.vector()
 	b.emit(asm.Inst{Op: asm.VMOVUPS, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{r, asm.Memory}, Mem: m})
 	return r
 }
 
-// loadMasked is the lanes of 32 bits of a mask, from memory; the others are 0, and are not touched in memory.
+// loadMasked returns the lanes of 32 bits of a mask, from memory; the others are 0, and are not touched in memory.
 func (b *builder) loadMasked(mask asm.Reg, m asm.Mem) asm.Reg {
 	r := b.vector()
 	if b.isa.masks {
@@ -292,21 +292,21 @@ func (b *builder) storeWideMasked(mask asm.Reg, m asm.Mem, x asm.Reg) {
 	}
 }
 
-// broadcast is the f32 at an address in all lanes.
+// broadcast returns the f32 at an address in all lanes.
 func (b *builder) broadcast(m asm.Mem) asm.Reg {
 	r := b.vector()
 	b.emit(asm.Inst{Op: asm.VBROADCASTSS, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{r, asm.Memory}, Mem: m})
 	return r
 }
 
-// broadcastInt is the low 32 bits of a general register in all lanes.
+// broadcastInt returns the low 32 bits of a general register in all lanes.
 func (b *builder) broadcastInt(x asm.Reg) asm.Reg {
 	r := b.vector()
 	b.emit(asm.Inst{Op: asm.VMOVD, Bits: 128, Args: [4]asm.Reg{r, x}})
 	return b.two(asm.VPBROADCASTD, r)
 }
 
-// broadcastWide is a general register in all lanes of 64 bits.
+// broadcastWide returns a general register in all lanes of 64 bits.
 func (b *builder) broadcastWide(x asm.Reg) asm.Reg {
 	r := b.vector()
 	b.emit(asm.Inst{Op: asm.VMOVQ, Bits: 128, Args: [4]asm.Reg{r, x}})

@@ -9,7 +9,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Plan is a problem and what is claimed to solve it.
+// Plan is a problem and its claimed solution.
 type Plan struct {
 	Dims    *sym.Dims // the dimensions' ranges; nil if there are none
 	Buffers []Buffer
@@ -18,7 +18,7 @@ type Plan struct {
 	Height  sym.Expr   // the arena in bytes, over the same names
 	Arena   sym.Expr   // the arena in bytes, over the dimensions alone
 	Bound   sym.Expr   // the lower bound in bytes, over the dimensions alone
-	Weak    bool       // the lower bound may be less than what is needed, never more
+	Weak    bool       // the lower bound may be less than the needed bytes, never more
 }
 
 // Buffer is a range of bytes, alive from step First to step Last, both included.
@@ -46,22 +46,22 @@ type Let struct {
 	Of   []sym.Expr
 }
 
-// Rule is what a plan can break.
+// Rule is a rule that a plan must keep.
 type Rule string
 
 // The rules.
 const (
 	Value   Rule = "value"   // an expression cannot be computed, or a size is negative
 	Bounds  Rule = "bounds"  // a buffer lies outside the arena
-	Align   Rule = "align"   // an offset is no multiple of the alignment
-	Alias   Rule = "alias"   // an alias is not where it must be
+	Align   Rule = "align"   // an offset is not a multiple of the alignment
+	Alias   Rule = "alias"   // an alias has the wrong offset
 	Overlap Rule = "overlap" // two buffers alive together share a byte
 	Arena   Rule = "arena"   // the arena is not the end of the highest byte used, or its formulas differ
 	Bound   Rule = "bound"   // the lower bound is not the one recomputed here
 	Choice  Rule = "choice"  // no layout's conditions hold, or another layout is lower than the one that is chosen
 )
 
-// Fault is a rule broken: by which buffers, and how.
+// Fault is a broken rule, with the buffers and the detail.
 type Fault struct {
 	Rule    Rule
 	Buffers []string
@@ -77,11 +77,12 @@ func (f *Fault) Error() string {
 	return text + ": " + f.Detail
 }
 
+// fault returns a Fault.
 func fault(rule Rule, detail string, buffers ...string) error {
 	return &Fault{rule, buffers, detail}
 }
 
-// family is a buffer that is nobody's alias, with all its aliases: at one binding a rectangle of steps and bytes.
+// family is a buffer that is not an alias, with all its aliases: at one binding a rectangle of steps and bytes.
 type family struct {
 	root        int
 	first, last int
@@ -134,7 +135,7 @@ func Check(p *Plan, value func(name sym.Name) (int64, bool)) error {
 	return nil
 }
 
-// findRoots follows aliases to the buffers that have a place of their own.
+// findRoots follows aliases to the buffers that are not aliases.
 func findRoots(p *Plan) ([]int, error) {
 	roots := make([]int, len(p.Buffers))
 	for i, b := range p.Buffers {
@@ -144,7 +145,7 @@ func findRoots(p *Plan) ([]int, error) {
 		at := i
 		for hops := 0; p.Buffers[at].AliasOf >= 0; hops++ {
 			if at = p.Buffers[at].AliasOf; at >= len(p.Buffers) || hops > len(p.Buffers) {
-				return nil, fault(Alias, "an alias of nothing, or of itself", b.Name)
+				return nil, fault(Alias, "an alias of an unknown buffer, or of itself", b.Name)
 			}
 		}
 		roots[i] = at
@@ -210,7 +211,7 @@ func checkLayout(p *Plan, l *Layout, roots []int, value func(sym.Name) (int64, b
 	return used, nil
 }
 
-// rectangles computes every family's place, and checks sizes, alignments and aliases on the way.
+// rectangles computes every family's rectangle, and checks sizes, alignments and aliases on the way.
 func rectangles(p *Plan, roots []int, lookup func(sym.Name) (int64, bool)) ([]family, error) {
 	index := map[int]int{}
 	var families []family
@@ -229,7 +230,7 @@ func rectangles(p *Plan, roots []int, lookup func(sym.Name) (int64, bool)) ([]fa
 			align = 64
 		}
 		if align > 1 && offsets[i]%align != 0 {
-			return nil, fault(Align, fmt.Sprintf("offset %d is no multiple of %d", offsets[i], align), b.Name)
+			return nil, fault(Align, fmt.Sprintf("offset %d is not a multiple of %d", offsets[i], align), b.Name)
 		}
 		at, known := index[roots[i]]
 		if !known {
@@ -248,14 +249,14 @@ func rectangles(p *Plan, roots []int, lookup func(sym.Name) (int64, bool)) ([]fa
 		}
 		distance, err := b.AliasOffset.Eval(lookup)
 		if err != nil || distance < 0 || offsets[i]-offsets[b.AliasOf] != distance {
-			return nil, fault(Alias, fmt.Sprintf("at %d and %d, which must be %d apart (%v)", offsets[i], offsets[b.AliasOf],
+			return nil, fault(Alias, fmt.Sprintf("at %d and %d; the distance must be %d (%v)", offsets[i], offsets[b.AliasOf],
 				distance, err), b.Name, p.Buffers[b.AliasOf].Name)
 		}
 	}
 	return families, nil
 }
 
-// sweep walks over the steps with the families alive, lowest first. Each that comes alive must lie apart from its
+// sweep walks over the steps with the families alive, lowest first. Each that comes alive must be disjoint from its
 // neighbours. It returns the lower bound, the greatest number of bytes needed at a step.
 func sweep(p *Plan, families []family) (bound int64, err error) {
 	slices.SortFunc(families, func(a, b family) int { return cmp.Or(a.first-b.first, a.root-b.root) })
@@ -287,9 +288,9 @@ func sweep(p *Plan, families []family) (bound int64, err error) {
 	return bound, nil
 }
 
-// needed is the least number of bytes that families alive together can take: those aligned to at least A take their
-// sizes rounded up to A, but for the greatest rounding, since the topmost need not be rounded. The alignment that asks
-// for most decides.
+// needed returns the least number of bytes that families alive together can take: those aligned to at least A take
+// their sizes rounded up to A, but for the greatest rounding, since the topmost need not be rounded. The alignment that
+// asks for most decides.
 func needed(alive []*family) int64 {
 	most := int64(0)
 	for i, by := range alive {

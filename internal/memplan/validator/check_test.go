@@ -8,7 +8,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// TestCheck gives hand-made plans of two buffers, the second of which is changed, to the validator.
+// TestCheck gives the validator plans of two buffers, each with one change of the second.
 func TestCheck(t *testing.T) {
 	number := sym.Const
 	for _, c := range []struct {
@@ -24,11 +24,11 @@ func TestCheck(t *testing.T) {
 		{name: "one byte lower", first: 2, last: 4, size: 10, at: 99, align: 1, arena: 109, bound: 110,
 			want: validator.Overlap},
 		{name: "touching", first: 2, last: 4, size: 10, at: 100, align: 1, arena: 110, bound: 110},
-		{name: "in the same place, later", first: 4, last: 5, size: 10, at: 0, arena: 100, bound: 100},
-		{name: "in the same place, a step too early", first: 3, last: 5, size: 10, at: 0, arena: 100, bound: 138,
+		{name: "at the same offset, later", first: 4, last: 5, size: 10, at: 0, arena: 100, bound: 100},
+		{name: "at the same offset, a step too early", first: 3, last: 5, size: 10, at: 0, arena: 100, bound: 138,
 			want: validator.Overlap},
-		{name: "in the same place, earlier", first: 0, last: 0, size: 10, at: 0, arena: 100, bound: 100},
-		{name: "in the same place, a step too long", first: 0, last: 1, size: 10, at: 0, arena: 100, bound: 138,
+		{name: "at the same offset, earlier", first: 0, last: 0, size: 10, at: 0, arena: 100, bound: 100},
+		{name: "at the same offset, a step too long", first: 0, last: 1, size: 10, at: 0, arena: 100, bound: 138,
 			want: validator.Overlap},
 		{name: "inside", first: 2, last: 2, size: 10, at: 50, align: 1, arena: 100, bound: 110, want: validator.Overlap},
 		{name: "empty, inside", first: 2, last: 2, size: 0, at: 64, arena: 100, bound: 100},
@@ -69,7 +69,7 @@ func TestCheck(t *testing.T) {
 		if proof, err := validator.Prove(p); c.want == "" && c.size > 0 && (err != nil || proof.Class() != "proved") {
 			t.Errorf("%s: constants are not proved: %+v, %v", c.name, proof, err)
 		} else if c.want == validator.Overlap && err == nil && proof.Class() == "proved" {
-			t.Errorf("%s: an overlap is proved apart", c.name)
+			t.Errorf("%s: an overlap is proved disjoint", c.name)
 		}
 	}
 }

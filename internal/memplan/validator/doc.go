@@ -4,6 +4,6 @@
 // the plan says.
 //
 // [Check] does so at one binding of the dimensions, by a sweep over the steps. [Prove] tries to show separation for
-// every binding at once; what it cannot show is no error, only a plan that is checked at samples instead. [Verify] does
-// both.
+// every binding at once; a pair that it cannot separate is no error, but the plan is then checked at samples. [Verify]
+// does both.
 package validator

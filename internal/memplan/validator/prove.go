@@ -8,10 +8,10 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Proof is how much of a plan's separation holds by proof, for every binding of the dimensions.
+// Proof counts the pairs of a plan whose separation is proved for every binding of the dimensions.
 type Proof struct {
 	Pairs  int      // pairs of families alive together, over all layouts, and one more a family for the arena's end
-	Proved int      // of which this many are proved apart, or to end inside the arena
+	Proved int      // the pairs proved disjoint, and the families proved to end inside the arena
 	Open   []string // a few of the others
 }
 
@@ -84,8 +84,8 @@ type kin struct {
 	extent      sym.Expr // bytes from the root's offset to the last member's end
 }
 
-// Prove tries to show, for every binding, that families alive together lie apart and end inside the arena. It returns a
-// *Fault where an alias is not where it must be; where something merely cannot be shown it counts.
+// Prove tries to show, for every binding, that families alive together are disjoint and end inside the arena. It
+// returns a *Fault if an alias never has the right offset; a pair that merely cannot be proved is counted.
 func Prove(p *Plan) (*Proof, error) {
 	roots, err := findRoots(p)
 	if err != nil {
@@ -106,6 +106,8 @@ func Prove(p *Plan) (*Proof, error) {
 	return proof, nil
 }
 
+// kinships returns the families with formulas of their offsets and extents; an alias that never lies where it must is
+// an error.
 func kinships(p *Plan, roots []int, dims *sym.Dims) ([]kin, error) {
 	index := map[int]int{}
 	var families []kin
@@ -125,7 +127,7 @@ func kinships(p *Plan, roots []int, dims *sym.Dims) ([]kin, error) {
 		distance := p.Offsets[i].Sub(f.base)
 		extents[at] = append(extents[at], distance.Add(b.Size))
 		if b.AliasOf >= 0 && dims.EQ(p.Offsets[i], p.Offsets[b.AliasOf].Add(b.AliasOffset)) == sym.No {
-			return nil, fault(Alias, "never where it must be", b.Name, p.Buffers[b.AliasOf].Name)
+			return nil, fault(Alias, "its offset is never the right one", b.Name, p.Buffers[b.AliasOf].Name)
 		}
 	}
 	for i := range families {
@@ -144,11 +146,11 @@ func proveLayout(p *Plan, l *Layout, families []kin, dims *sym.Dims, proof *Proo
 		}
 	}
 	words := (len(families) + 63) / 64
-	under := make([][]uint64, len(families)) // by family: those proved to lie below
+	under := make([][]uint64, len(families)) // by family: the families proved to lie below it
 	for i := range under {
 		under[i] = make([]uint64, words)
 	}
-	// those proved to end inside the arena; what is at most one of several terms is at most their maximum
+	// families proved to end inside the arena; an end of at most one of several terms is at most their maximum
 	inside := make([]uint64, words)
 	zero := sym.Const(0)
 	collect := func(x sym.Expr, into []uint64) {
@@ -189,7 +191,7 @@ func proveLayout(p *Plan, l *Layout, families []kin, dims *sym.Dims, proof *Proo
 	}
 	collect(p.Height, inside)
 	has := func(set []uint64, i int) bool { return set[i>>6]>>(i&63)&1 == 1 }
-	empty := make([]bool, len(families)) // what has no byte is apart from everything
+	empty := make([]bool, len(families)) // an empty family is disjoint from all others
 	for i, f := range families {
 		empty[i] = dims.LE(f.extent, zero) == sym.Yes
 	}
@@ -203,15 +205,16 @@ func proveLayout(p *Plan, l *Layout, families []kin, dims *sym.Dims, proof *Proo
 			if f.first > g.last || g.first > f.last {
 				continue
 			}
-			apart := empty[i] || empty[j] || has(under[i], j) || has(under[j], i)
-			if _, constant := f.base.Const(); !apart && constant {
-				apart = dims.LE(end, g.base) == sym.Yes || dims.LE(g.base.Add(g.extent), f.base) == sym.Yes
+			disjoint := empty[i] || empty[j] || has(under[i], j) || has(under[j], i)
+			if _, constant := f.base.Const(); !disjoint && constant {
+				disjoint = dims.LE(end, g.base) == sym.Yes || dims.LE(g.base.Add(g.extent), f.base) == sym.Yes
 			}
-			proof.count(apart, func() string { return p.Buffers[f.root].Name + " and " + p.Buffers[g.root].Name })
+			proof.count(disjoint, func() string { return p.Buffers[f.root].Name + " and " + p.Buffers[g.root].Name })
 		}
 	}
 }
 
+// count counts one pair; what names it in Open.
 func (p *Proof) count(proved bool, what func() string) {
 	p.Pairs++
 	if proved {

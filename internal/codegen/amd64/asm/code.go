@@ -43,10 +43,10 @@ func (c *Code) Reset() {
 // Grow makes room for so many bytes more.
 func (c *Code) Grow(bytes int) { c.bytes = slices.Grow(c.bytes, bytes) }
 
-// Len is how many bytes of instructions there are by now.
+// Len returns how many bytes of instructions there are by now.
 func (c *Code) Len() int { return len(c.bytes) }
 
-// Features are what the instructions so far need of the machine.
+// Features returns what the instructions so far need of the machine.
 func (c *Code) Features() Features { return c.features }
 
 // NewLabel returns a label that is to be bound.
@@ -169,7 +169,7 @@ func (f *form) addresses(m *Mem) bool {
 	return m.Index.Class() == index && m.Index != RSP && (m.Scale == 1 || m.Scale == 2 || m.Scale == 4 || m.Scale == 8)
 }
 
-// needs is what a form asks of the machine.
+// needs returns what a form asks of the machine.
 func (f *form) needs(i *Inst) Features {
 	if f.prefix == evex && f.flags&(scalar|fixedL) == 0 && f.bits >= 128 && i.Bits != 512 {
 		return f.features | AVX512VL

@@ -70,7 +70,7 @@ func (c *Code) legacy(f *form, i *Inst, p *fields) {
 	c.bytes = append(c.bytes, opcode)
 }
 
-// wide is the prefix's bit W.
+// wide returns the prefix's bit W.
 func (f *form) wide(i *Inst) int {
 	if f.flags&wBits != 0 && i.Bits == 64 {
 		return 1
@@ -78,7 +78,7 @@ func (f *form) wide(i *Inst) int {
 	return int(f.w)
 }
 
-// lengthBits are 0, 1 or 2 for vectors of 128, 256 and 512 bits.
+// lengthBits returns 0, 1 or 2 for vectors of 128, 256 and 512 bits.
 func (f *form) lengthBits(i *Inst) int {
 	length := i.Bits
 	if f.flags&(scalar|fixedL) != 0 {

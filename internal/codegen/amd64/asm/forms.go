@@ -145,7 +145,7 @@ func formsOf(o Op) []form {
 	return rows
 }
 
-// lines are the rows of an operation as text; none of those that the table does not have.
+// lines returns the rows of an operation as text; none of those that the table does not have.
 func lines(o Op) string {
 	if o <= ALIGN {
 		return ""
@@ -258,7 +258,7 @@ func (f *form) readOperands(places, operands string) {
 	}
 }
 
-// kindClass is the class of register that a letter of the table stands for, or of memory.
+// kindClass returns the class of register that a letter of the table stands for, or of memory.
 func kindClass(kind byte) Class {
 	switch kind {
 	case 'm':
@@ -324,7 +324,7 @@ func (f *form) readMemory(text string) {
 	}
 }
 
-// position is where a word stands among others.
+// position returns where a word stands among others.
 func position(word string, among ...string) int {
 	for n, w := range among {
 		if w == word {
@@ -413,8 +413,8 @@ func inWidth(i *Inst) bool {
 	return i.Imm >= -1<<(i.Bits-1) && i.Imm < 1<<i.Bits
 }
 
-// immediate is the instruction's immediate operand; one of less than 64 bits is taken as signed, as hardware extends
-// it.
+// immediate returns the instruction's immediate operand; one of less than 64 bits is taken as signed, as hardware
+// extends it.
 func (f *form) immediate(i *Inst) int64 {
 	if f.prefix == legacy && i.Bits < 64 && f.operands[f.count-1].kind != '8' {
 		return i.Imm << (64 - i.Bits) >> (64 - i.Bits)
@@ -422,7 +422,7 @@ func (f *form) immediate(i *Inst) int64 {
 	return i.Imm
 }
 
-// size is the bytes of the form's memory operand.
+// size returns the bytes of the form's memory operand.
 func (f *form) size(i *Inst) int {
 	switch {
 	case i.Mem.Broadcast:

@@ -65,7 +65,7 @@ func gas(t testing.TB, texts []string) [][]byte {
 	return all
 }
 
-// encoding is what Code makes of one instruction.
+// encoding returns what Code makes of one instruction.
 func encoding(t testing.TB, i Inst) []byte {
 	t.Helper()
 	var c Code
@@ -77,8 +77,8 @@ func encoding(t testing.TB, i Inst) []byte {
 	return b
 }
 
-// gasText is the instruction as GNU as is to assemble it. Of two ways to encode a move between vector registers we take
-// the one that loads, and so would it if that is not a byte longer.
+// gasText returns the instruction as GNU as is to assemble it. Of two ways to encode a move between vector registers we
+// take the one that loads, and so would it if that is not a byte longer.
 func gasText(i Inst) string {
 	switch f := find(&i); {
 	case f.prefix == legacy:
@@ -141,7 +141,7 @@ func FuzzGas(f *testing.F) {
 	})
 }
 
-// allForms are the table's, in its order.
+// allForms returns the table's, in its order.
 func allForms() []*form {
 	var all []*form
 	for o := range Op(len(offsets)) {

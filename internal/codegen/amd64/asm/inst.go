@@ -54,28 +54,28 @@ const (
 	R15
 )
 
-// V is the machine's vector register n, as wide as the instruction says.
+// V returns the machine's vector register n, as wide as the instruction says.
 func V(n int) Reg { return Reg(Vector)<<classShift + Reg(n) }
 
-// K is the machine's opmask register n.
+// K returns the machine's opmask register n.
 func K(n int) Reg { return Reg(Opmask)<<classShift + Reg(n) }
 
-// T is the machine's tile register n.
+// T returns the machine's tile register n.
 func T(n int) Reg { return Reg(Tile)<<classShift + Reg(n) }
 
-// G is the machine's general register n, in the order of its encoding.
+// G returns the machine's general register n, in the order of its encoding.
 func G(n int) Reg { return RAX + Reg(n) }
 
-// Virtual is the virtual register n of a class.
+// Virtual returns the virtual register n of a class.
 func Virtual(c Class, n int) Reg { return Reg(c)<<classShift | virtualBit | Reg(n) }
 
-// Class is the register's class.
+// Class returns the register's class.
 func (r Reg) Class() Class { return Class(r >> classShift) }
 
 // Virtual reports whether the register stands for one that is still to be chosen.
 func (r Reg) Virtual() bool { return r&virtualBit != 0 }
 
-// Number is the register's number within its class, virtual or not.
+// Number returns the register's number within its class, virtual or not.
 func (r Reg) Number() int { return int(r & numberMask) }
 
 // Mem is an address: Base + Index·Scale + Disp bytes, or, where Pool is not 0, constant Pool−1 of the code's pool.

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// String is the register's name: the machine's as its class has it (a vector's as of 512 bits), a virtual one's g3, v12
-// or p1.
+// String returns the register's name: the machine's as its class has it (a vector's as of 512 bits), a virtual one's
+// g3, v12 or p1.
 func (r Reg) String() string {
 	if r == NoReg {
 		return "none"
@@ -66,7 +66,7 @@ func vectorName(bits int) string {
 	return "xmm"
 }
 
-// kindBits is the width of an operand by its letter in the table.
+// kindBits returns the width of an operand by its letter in the table.
 func kindBits(kind byte, bits int) int {
 	switch kind {
 	case 'b':
@@ -89,7 +89,7 @@ func kindBits(kind byte, bits int) int {
 	return bits
 }
 
-// String is the instruction in Intel's syntax.
+// String returns the instruction in Intel's syntax.
 func (i Inst) String() string {
 	switch i.Op {
 	case LABEL:
@@ -191,7 +191,7 @@ func (i *Inst) unknown() string {
 	return b.String()
 }
 
-// String is the operation's name in the table, which is the constant's.
+// String returns the operation's name in the table, which is the constant's.
 func (o Op) String() string {
 	switch {
 	case o == NoOp:

@@ -68,7 +68,7 @@ func (f *form) independent(i *Inst) bool {
 	return i.Args[1] != NoReg
 }
 
-// Features are what the instruction needs of the machine; none if it has no form.
+// Features returns what the instruction needs of the machine; none if it has no form.
 func (i *Inst) Features() Features {
 	if f := find(i); f != nil {
 		return f.needs(i)
