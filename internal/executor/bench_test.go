@@ -13,7 +13,7 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// nothing is a kernel that takes no time.
+// nothing is a kernel that does nothing.
 type nothing struct {
 	name  string
 	tiles int64
@@ -27,7 +27,7 @@ func (k *nothing) ScratchFormula() sym.Expr                     { return sym.Con
 func (k *nothing) Scratch([]int64) (int64, error)               { return 64, nil }
 func (k *nothing) Run(*target.Args, int64, int64, []byte) error { return nil }
 
-// chain returns a call of a program of so many launches, each of what the one before it wrote and of a weight.
+// chain returns a call of a program of so many launches, each of which reads the previous result and a weight.
 func chain(t testing.TB, launches int, o Options, kernel func(name string) target.Kernel) *Call {
 	t.Helper()
 	var text strings.Builder
@@ -67,7 +67,7 @@ func chain(t testing.TB, launches int, o Options, kernel func(name string) targe
 	return c
 }
 
-// BenchmarkRun is what a run costs beside its kernels.
+// BenchmarkRun measures the cost of a run besides its kernels.
 func BenchmarkRun(b *testing.B) {
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()

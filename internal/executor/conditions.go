@@ -7,8 +7,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// A condition on the inputs' dimensions is checked at entry. One that mentions a dimension which the run decides is
-// checked when the last such dimension has been bound, before anything is computed with it.
+// A condition on the inputs' dimensions is checked at entry. A condition with data dimensions is checked when the last
+// of them has been bound, before anything is computed with it.
 
 // sortRequires groups the program's conditions by the dimension after whose binding they are checked; those on the
 // inputs' dimensions are checked at entry.

@@ -9,8 +9,8 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// TestBoundAgain: a program that binds one of two dimensions anew, and launches before the condition on both is checked
-// again, ends before the kernel runs, whose proofs use the condition.
+// TestBoundAgain: a program that binds one of two dimensions again, and launches a kernel whose proofs use a condition
+// on both before the condition is checked again, ends before the kernel runs.
 func TestBoundAgain(t *testing.T) {
 	for text, refused := range map[string]bool{
 		"bind b = 2 loop trip %trip { bind a = a + 6 launch @k(%x) dims (a, b) source \"node\" bind b = 8 }": true,

@@ -7,13 +7,13 @@ import (
 	"github.com/weirml/weir/internal/program"
 )
 
-// An argument that is consumed is given back after the last step that reads it. A branch or a loop is one step: it may
-// read it to its end.
+// A consumed argument is given back after the last step that reads it. A branch or a loop is one step here, since it
+// may read the argument to its end.
 
 // ending is an argument that the next run consumes.
 type ending struct {
 	input int
-	last  int // the step after which it is given back; −1: none reads it
+	last  int // the step after which it is given back; −1 if no step reads it
 	done  func() error
 }
 
@@ -59,7 +59,7 @@ func (c *Call) early() int {
 func (c *Call) follow(steps []program.Step, from, to int) error {
 	for at := from; at < to; at++ {
 		if c.x.layout.states {
-			if err := c.ctx.Err(); err != nil { // ahead of the step, which has written nothing then
+			if err := c.ctx.Err(); err != nil { // before the step, so that it has written nothing
 				return err
 			}
 		}
@@ -133,7 +133,7 @@ func (c *Call) forget() {
 	c.endings = c.endings[:0]
 }
 
-// lastReads returns, for each input, the index of the last of the program's own steps that mentions it or a part of it;
+// lastReads returns, for each input, the index of the last of the program's own steps that mentions it or a view of it;
 // −1 if none does.
 func lastReads(p *program.Program) []int {
 	inputs := map[int]int{} // by tensor

@@ -14,16 +14,16 @@ import (
 )
 
 // A device with memory of its own runs a program's streams, and holds the storages and weights that the program has
-// there. What is in its memory has an address that means nothing to the host: only the device's queue is given it. All
-// of a call's streams on the device go through one queue, in the order of the program's steps.
+// there. Addresses in its memory mean nothing to the host: only the device's queue uses them. All of a call's streams
+// on the device go through one queue, in the order of the program's steps.
 
 // remote is an executable's state on a device.
 type remote struct {
 	device  device.Device
-	kernels map[int]device.Kernel // by the program's number
+	kernels map[int]device.Kernel // by the index in Program.Kernels
 	weights device.Memory         // nil if there are none
-	at      map[int]int64         // where in it a tensor's weight begins
-	tensors []bool                // which tensors lie in the device's memory
+	at      map[int]int64         // by tensor: the offset of its weight in weights
+	tensors []bool                // by tensor: it lies in the device's memory
 }
 
 // Held is the memory of a device in use, in bytes, as requested from its driver.
@@ -31,7 +31,7 @@ type Held struct {
 	Weights int64 // of the executable
 	Arena   int64 // the storages of a call
 	Scratch int64 // of its launches
-	Queues  int64 // of its queue: arguments, and what is on its way between the memories
+	Queues  int64 // of its queue: arguments, and data on the way between the memories
 }
 
 // All returns the sum.
@@ -73,7 +73,7 @@ func (x *Executable) openDevice(d device.Device) (err error) {
 	case len(names) > 1:
 		return diag.Unsupportedf("a program for %d devices: %s", len(names), strings.Join(names, ", "))
 	case d == nil:
-		return diag.Internalf("a program for device %q, and no device", names[0])
+		return diag.Internalf("a program for device %q without that device", names[0])
 	}
 	r := &remote{device: d, kernels: map[int]device.Kernel{}, at: map[int]int64{}, tensors: make([]bool,
 		len(p.Tensors))}
@@ -164,7 +164,7 @@ func (x *Executable) OnDevice() (h Held) {
 
 // region is a storage's memory on a device.
 type region struct {
-	memory device.Memory // nil if there are no bytes
+	memory device.Memory // nil if it has no bytes
 	bytes  int64
 	there  bool // it is taken
 }
@@ -186,10 +186,10 @@ type remoteCall struct {
 // remoteRun is a call's queue on a device, and the scratch of its launches there.
 type remoteRun struct {
 	queue     device.Queue
-	onScratch device.Memory // of launches; nil if none needs any, or more was refused
-	lacks     bool          // it was refused, or never asked for
-	ahead     int64         // counts what the queue was given
-	done      int64         // of that, what is known to have ended
+	onScratch device.Memory // of launches; nil if none needs scratch, or an allocation was refused
+	lacks     bool          // scratch was refused, or never requested
+	ahead     int64         // the number of operations given to the queue
+	done      int64         // the number of operations known to have ended
 	addresses []uint64
 }
 

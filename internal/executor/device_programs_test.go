@@ -30,7 +30,7 @@ var kernelTexts = []string{
 	`kernel @hdouble(%x: f32[n] read, %y: f32[n] write) dims(n) { each i < n { store %y[i] = mul(load %x[i], 2) } }`,
 }
 
-// testKernels makes the kernels of a program.
+// testKernels compiles the kernels of a program.
 func testKernels(t testing.TB, p *program.Program) *target.Code {
 	t.Helper()
 	var kernels []*loop.Kernel
@@ -57,13 +57,14 @@ func testKernels(t testing.TB, p *program.Program) *target.Code {
 	return code
 }
 
-// deviceProgram is a program for a device, and the inputs that it is run with.
+// deviceProgram is a program for a device, and its inputs.
 type deviceProgram struct {
 	name, text string
 	inputs     func(r *rand.Rand) []*tensor.Tensor
-	host       bool // it has no device
+	host       bool // it uses no device
 }
 
+// floats returns n random f32 elements.
 func floats(r *rand.Rand, n int64) *tensor.Tensor {
 	x := tensor.Must(tensor.New(dtype.F32, n))
 	for i := range n {
@@ -72,13 +73,14 @@ func floats(r *rand.Rand, n int64) *tensor.Tensor {
 	return x
 }
 
+// number returns an integer scalar.
 func number(dt dtype.DType, v int64) *tensor.Tensor {
 	x := tensor.Must(tensor.New(dt))
 	x.SetInt(0, v)
 	return x
 }
 
-// vector returns inputs of integers, each of which is no greater than it says, and of one vector after them.
+// vector returns a function that makes random integers, each at most the given one, and then 1 to most random elements.
 func vector(most int64, first ...int64) func(r *rand.Rand) (in []*tensor.Tensor) {
 	return func(r *rand.Rand) (in []*tensor.Tensor) {
 		for _, m := range first {
@@ -147,7 +149,7 @@ var devicePrograms = []deviceProgram{
 		body { carve %u carve %v launch @hdouble(%x, write %u) dims (n) on @s record @e on @s wait @e on @r launch @hdouble(%u, write %v) dims (n) on @r record @e on @r wait @e carve %y copy %y = %v release %u, %v } }`},
 }
 
-// interpret returns what a program gives, by program's own interpreter.
+// interpret returns a program's results by the interpreter of package program.
 func interpret(t testing.TB, p *program.Program, code *target.Code, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	t.Helper()
 	byName := map[string]*loop.Kernel{}
@@ -191,6 +193,7 @@ func interpret(t testing.TB, p *program.Program, code *target.Code, in []*tensor
 	return o.Run(p, in)
 }
 
+// parsed parses and verifies a program.
 func parsed(t testing.TB, text string) *program.Program {
 	t.Helper()
 	p, err := program.Parse(text, program.ParseOptions{})
@@ -222,7 +225,7 @@ func bindTo(x *Executable, in []*tensor.Tensor) (*Call, error) {
 	return x.Bind(dims)
 }
 
-// runWith runs a call on inputs, and copies what it gives.
+// runWith runs a call on inputs, and returns copies of its results.
 func runWith(ctx context.Context, c *Call, in []*tensor.Tensor) (out []*tensor.Tensor, err error) {
 	for i, x := range in {
 		if err := c.Input(i, unsafe.Pointer(unsafe.SliceData(x.Bytes())), int64(len(x.Bytes()))); err != nil {
@@ -247,6 +250,7 @@ func runWith(ctx context.Context, c *Call, in []*tensor.Tensor) (out []*tensor.T
 	return out, nil
 }
 
+// sameAs returns an error unless the tensors are equal.
 func sameAs(got, want []*tensor.Tensor) error {
 	if len(got) != len(want) {
 		return fmt.Errorf("%d results, not %d", len(got), len(want))

@@ -19,7 +19,7 @@ func (c *Call) placeRemote(i int, bytes int64) error {
 		}
 	}
 	var s spot
-	room := int64(0) // from offset 0 on
+	room := int64(0) // bytes from offset 0 on
 	switch t.Class {
 	case program.Constant:
 		s, room = spot{r.weights, r.at[i], -1}, c.x.weights[i].Bytes
@@ -33,7 +33,7 @@ func (c *Call) placeRemote(i int, bytes int64) error {
 		of := r.spots[t.Of]
 		s, room = spot{of.memory, of.at + offset, of.storage}, c.operands[t.Of].Bytes
 	}
-	if bytes == 0 { // wherever it begins
+	if bytes == 0 { // an empty tensor may have any offset
 		r.spots[i] = spot{storage: -1}
 		return nil
 	}
@@ -64,7 +64,7 @@ func (c *Call) locateRemote(t int) error {
 			return err
 		}
 	}
-	return c.place(t)
+	return c.placeTensor(t)
 }
 
 // launchRemote queues a launch on the device.
@@ -72,7 +72,7 @@ func (c *Call) launchRemote(s *program.Launch) error {
 	b, r := c.boundTo(s), c.remote
 	kernel := r.kernels[s.Kernel]
 	if kernel == nil {
-		return diag.Internalf("kernel %s is launched on a device, and is none of its", c.x.program.Kernels[s.Kernel])
+		return diag.Internalf("kernel %s is launched on a device that does not have it", c.x.program.Kernels[s.Kernel])
 	}
 	c.addresses = c.addresses[:0]
 	for i, t := range s.Args {
@@ -163,7 +163,7 @@ func (c *Call) copyRemote(s *program.Copy) error {
 			c.x.program.Tensors[s.To].Name)
 	}
 	to, from := r.spots[s.To], r.spots[s.From]
-	if bytes == 0 || r.tensors[s.To] && r.tensors[s.From] && to == from { // the plan has both in one place
+	if bytes == 0 || r.tensors[s.To] && r.tensors[s.From] && to == from { // both have the same location in the plan
 		return nil
 	}
 	c.ahead++
@@ -189,14 +189,14 @@ func (c *Call) contiguous(t int) error {
 	}
 	strides, err := c.strides(t)
 	if err == nil && !slices.Equal(strides, tensor.Strides(c.shapes[t])) {
-		err = diag.Internalf("a device copies %s, whose elements lie %d apart", c.x.program.Tensors[t].Name, strides)
+		err = diag.Internalf("a device copies %s, which has strides %d", c.x.program.Tensors[t].Name, strides)
 	}
 	return err
 }
 
 // record makes an event the point that a stream has reached.
 func (c *Call) record(s *program.Record) error {
-	c.events[s.Event] = 1 // the host's own work is done by now
+	c.events[s.Event] = 1 // the host's own work is already done
 	if c.x.onDevice(s.Stream) {
 		c.events[s.Event] += c.ahead
 	}

@@ -21,8 +21,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// TestDevicePrograms: programs for a device give what program's interpreter does, however late and slowly the device
-// works, and what a call and an executable hold of its memory is what it was asked for.
+// TestDevicePrograms: programs for a device have the interpreter's results, however late and slowly the device works,
+// and the device memory that a call and an executable report equals the memory requested from the device.
 func TestDevicePrograms(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 11))
 	for _, d := range devicePrograms {
@@ -60,7 +60,7 @@ func TestDevicePrograms(t *testing.T) {
 							t.Fatal(err)
 						}
 						if c.Watch(0x5a); o.x.Poison {
-							c.watch = nil // which leaves poison out
+							c.watch = nil // a watched call is not poisoned
 						}
 						got, err := runWith(t.Context(), c, in)
 						if err == nil {
@@ -115,8 +115,7 @@ func sameShapes(r *rand.Rand, in []*tensor.Tensor, p *program.Program) []*tensor
 	return out
 }
 
-// lifeOf makes an executable, binds a call, runs it and closes all; each part only where those before it went well. The
-// error is the first.
+// lifeOf makes an executable, binds a call, runs it and closes both; it stops at the first error, and returns that.
 func lifeOf(p *program.Program, code *target.Code, gpu *devicetest.Device, in []*tensor.Tensor,
 	again func(c *Call) error) error {
 	x, err := New(p, code, Options{Host: cpu.Host{}, Threads: 1, Device: gpu})
@@ -138,8 +137,8 @@ func lifeOf(p *program.Program, code *target.Code, gpu *devicetest.Device, in []
 	return err
 }
 
-// TestDeviceFails: whatever the device refuses, and whenever it is lost, the error says which of the two it was,
-// nothing is held afterwards, and a call that was refused memory runs when there is some.
+// TestDeviceFails: for each allocation that the device refuses, and each operation at which it is lost, the error has
+// the right kind, nothing is held afterwards, and a call that was refused memory runs once there is some.
 func TestDeviceFails(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 5))
 	for _, d := range devicePrograms {
@@ -195,7 +194,7 @@ func TestDeviceFails(t *testing.T) {
 	}
 }
 
-// TestDeviceFlat: a thousand runs of a call hold what the first one held.
+// TestDeviceFlat: after a thousand runs a call holds as much memory as after the first.
 func TestDeviceFlat(t *testing.T) {
 	random := rand.New(rand.NewPCG(13, 17))
 	for _, d := range devicePrograms {
@@ -271,7 +270,7 @@ func TestDeviceTogether(t *testing.T) {
 	}
 }
 
-// TestDeviceWeightPieces: a weight larger than a piece arrives whole.
+// TestDeviceWeightPieces: a weight that is copied in several pieces arrives complete.
 func TestDeviceWeightPieces(t *testing.T) {
 	const bytes = 2*pieceBytes + 48
 	data := make([]byte, bytes)
@@ -315,8 +314,8 @@ func TestDeviceWeightPieces(t *testing.T) {
 	}
 }
 
-// TestDeviceEnds: a context that ends, a value that fails its check, and a panic of the host's end a run when the
-// device has done what it was given; the call runs again.
+// TestDeviceEnds: an ended context, a value that fails its check, and a panic on the host end a run after the device
+// has done its queued work; the call then runs again.
 func TestDeviceEnds(t *testing.T) {
 	p := parsed(t, `weir 1 program @p { dim n in [4, 4] dim k in [2, 2] storage %g: arena bytes 64 align 8 on "gpu" storage %o: results bytes 8 align 4 storage %h: arena bytes 8 align 4 plan { } kernel @gather kernel @hpanic stream @s on "gpu" event @e
 		tensor %x: f32[n] argument tensor %at: i64[k] argument tensor %a: f32[n] in %g at 0 tensor %i: i64[k] in %g at 16 tensor %b: f32[k] in %g at 32 tensor %y: f32[k] in %o at 0 tensor %u: f32[k] in %h at 0
@@ -379,7 +378,7 @@ func TestDeviceEnds(t *testing.T) {
 	}
 }
 
-// TestDeviceWaits: the host's steps after a wait are not done if what is waited for failed; those before it may be.
+// TestDeviceWaits: the host's steps after a wait do not run if the awaited work failed; steps before it may.
 func TestDeviceWaits(t *testing.T) {
 	const head = `weir 1 program @p { dim n in [4, 4] dim k in [2, 2] storage %g: arena bytes 64 align 8 on "gpu" storage %h: arena bytes 16 align 4 plan { } kernel @gather kernel @hook stream @s on "gpu" event @e
 		tensor %w: f32[4] constant weight "w" %w on "gpu" = [1, 2, 3, 4] tensor %at: i64[2] constant weight "at" %at on "gpu" = [1, 4] tensor %b: f32[k] in %g at 32 tensor %u: f32[k] in %h at 0 `
@@ -388,7 +387,8 @@ func TestDeviceWaits(t *testing.T) {
 	for text, runs := range map[string]int{
 		head + "body { " + fails + "record @e on @s wait @e " + after + " release %b } }": 0,
 		head + "body { " + fails + after + "record @e on @s wait @e release %b } }":       1,
-		head + "body { record @e on @s " + fails + "wait @e " + after + " release %b } }": 1, // it was recorded before
+		// the event was recorded before the failing launch
+		head + "body { record @e on @s " + fails + "wait @e " + after + " release %b } }": 1,
 		// the device waits, not the host
 		head + "body { " + fails + "record @e on @s wait @e on @s " + after + " release %b } }": 1,
 	} {
@@ -430,7 +430,7 @@ func (k *hook) Run(*target.Args, int64, int64, []byte) error {
 	return nil
 }
 
-// TestUnknownStep: what the executor does not know ends the run.
+// TestUnknownStep: a step of an unknown type ends the run with an error.
 func TestUnknownStep(t *testing.T) {
 	c := chain(t, 1, Options{Threads: 1}, func(name string) target.Kernel { return &nothing{name, 1} })
 	c.x.program.Steps, c.own = append(c.x.program.Steps, nil), append(c.own, nil)
@@ -439,8 +439,8 @@ func TestUnknownStep(t *testing.T) {
 	}
 }
 
-// TestNoDevice: a program for a device needs it; one for two is refused; a program that waits for what was never
-// recorded, and one that has the host touch a device's tensor, end with an error.
+// TestNoDevice: a program for a device is refused without it, and a program for two devices always; a wait for an event
+// that was never recorded, and a host step on a device's tensor, end with an error.
 func TestNoDevice(t *testing.T) {
 	one := parsed(t, vectorHead+vectorPorts+`carve %y copy %y = %x } }`)
 	if _, err := New(one, testKernels(t, one), Options{Host: cpu.Host{}, Threads: 1}); !errors.Is(err,
@@ -480,7 +480,7 @@ func TestNoDevice(t *testing.T) {
 	}
 }
 
-// TestLateScratch: launches on a device whose scratch data decide get it when they need it.
+// TestLateScratch: launches on a device whose scratch depends on data get it when they need it.
 func TestLateScratch(t *testing.T) {
 	p := parsed(t, `weir 1 program @p { dim k in [0, inf] data limit inf dim ten in [10, 10] storage %g: arena bytes 80 align 4 on "gpu" storage %l: late arena bytes &r + 4*k align 4 on "gpu" { let &r = 4*k } storage %o: late results bytes 4*k align 4 plan { } kernel @double stream @s on "gpu"
 		tensor %p: f32[10] in %g at 0 tensor %q: f32[10] in %g at 40 tensor %x: f32[100] argument tensor %begin: f32[10] part of %x at 0 tensor %m: i64[] argument tensor %some: f32[k] part of %x at 0 tensor %b: f32[k] in %l at 0 tensor %c: f32[k] in %l at &r tensor %y: f32[k] in %o at 0
@@ -505,7 +505,7 @@ func TestLateScratch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if m == 100 { // it is refused first
+		if m == 100 { // the first request is refused
 			gpu.Set(devicetest.Options{Late: true, Refuse: 2})
 			if _, err := runWith(t.Context(), c, in); !errors.Is(err, diag.ErrMemory) {
 				t.Error(err)

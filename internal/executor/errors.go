@@ -12,7 +12,7 @@ import (
 // typed turns an overflow or a division by zero in a formula into an input error that gives the dimensions' values. To
 // an error that names a node only, it adds the node's operator. It returns other errors unchanged.
 func (x *Executable) typed(err error, values []int64) error {
-	if err == nil { // before anything is allocated: a run that ends well asks too
+	if err == nil { // before anything is allocated, since successful runs come here too
 		return nil
 	}
 	var known *diag.Error
@@ -33,7 +33,7 @@ func (x *Executable) typed(err error, values []int64) error {
 	var dims []string
 	labels := x.program.Labels()
 	for i, d := range x.program.Dims {
-		decided := d.Data && i < len(values) && values[i] == 0 // or not yet: nothing becomes large by it
+		decided := d.Data && i < len(values) && values[i] == 0 // it has no value yet, or is 0: no size becomes large by it
 		if i < len(values) && len(dims) < 8 && !decided {
 			dims = append(dims, fmt.Sprintf("%s = %d", labels[d.Name], values[i]))
 		}

@@ -1,5 +1,5 @@
 // Package executor follows a program on a device: it binds dimensions, places tensors, launches kernels, and accounts
-// for what the launches really touched. It knows nothing of how a program came to be.
+// for the memory that the launches really touched. It knows nothing of how a program was made.
 package executor
 
 import (
@@ -21,9 +21,9 @@ type Executable struct {
 	program *program.Program
 	code    *target.Code
 	layout  *layout
-	weights []target.Operand // by tensor; zero if the tensor is no weight
-	paged   []bool           // by tensor: a weight that is left in its file, or a part of one
-	blocks  []*mem.Block     // what the executable owns
+	weights []target.Operand // by tensor; zero if the tensor is not a weight
+	paged   []bool           // by tensor: a weight that is left in its file, or a view of one
+	blocks  []*mem.Block     // the blocks that the executable owns
 	host    device.Host
 	threads int
 	reserve func(bytes int64) error
@@ -34,33 +34,33 @@ type Executable struct {
 	remote  *remote // nil if the program runs on the host alone
 	absent  error   // see Options.Absent
 
-	labels []pprof.Labels // of goroutines in CPU profiles, by kernel; the last ones are of what no kernel does
+	labels []pprof.Labels // of goroutines in CPU profiles, by kernel; the last is for all other work
 
 	sync.Mutex
 }
 
 // Options configure an executable.
 type Options struct {
-	// Host runs what no device does.
+	// Host runs the kernels that no device runs.
 	Host    device.Host
 	Threads int // workers that one run may use; at least 1
-	// Reserve, where not nil, is asked before a run takes memory whose size data have decided, and told what it gives
-	// back, as a negative number. It refuses by an error of kind ErrBudget.
+	// Reserve, if not nil, is called before a run takes memory whose size depends on data, and with a negative number
+	// when it gives such memory back. It refuses by an error of kind ErrBudget.
 	Reserve func(bytes int64) error
-	// Name is the model's, for CPU profiles.
+	// Name is the model's name, for CPU profiles.
 	Name string
-	// Guard puts every operand and every kernel's scratch into memory of its own that ends at a page which faults: for
-	// finding what kernels touch beyond them. What a call then takes is not what was planned.
+	// Guard puts every operand and every kernel's scratch into memory of its own that ends at a page which faults, to
+	// find accesses beyond them. A call then takes other memory than planned.
 	Guard bool
-	// Own copies all weights, but for those that are paged, into memory of the executable's own.
+	// Own copies all weights, except paged ones, into memory of the executable's own.
 	Own bool
-	// Folder is where calls spill to; "" is the folder for temporary files.
+	// Folder is the folder of calls' spill files; "" is the folder for temporary files.
 	Folder string
 	// Device runs the program's streams; nil if it has none. The executable borrows it.
 	Device device.Device
-	// Absent is why no call can be bound: the device is not here. Nil: it is, or there is none.
+	// Absent is the error of binding a call without the program's device; nil if the device is here, or none is needed.
 	Absent error
-	// Poison fills what a step releases with a pattern, for finding what is read after its release.
+	// Poison fills the bytes that a step releases with a pattern, to find reads after the release.
 	Poison bool
 }
 
@@ -81,7 +81,7 @@ func New(p *program.Program, code *target.Code, o Options) (*Executable, error) 
 	return x, nil
 }
 
-// newExecutable is New; with an error, the executable must be closed, if there is one.
+// newExecutable is New, except that the caller must close the executable, if not nil, after an error.
 func newExecutable(p *program.Program, code *target.Code, o Options) (*Executable, error) {
 	l, err := newLayout(p)
 	if err != nil {
@@ -100,7 +100,7 @@ func newExecutable(p *program.Program, code *target.Code, o Options) (*Executabl
 		x.labels = append(x.labels, pprof.NewLabels("model", o.Name, "kernel", kernel))
 	}
 	x.labels = append(x.labels, pprof.NewLabels("model", o.Name))
-	if err := x.place(); err != nil {
+	if err := x.placeWeights(); err != nil {
 		return x, err
 	}
 	if x.absent != nil {
@@ -112,8 +112,8 @@ func newExecutable(p *program.Program, code *target.Code, o Options) (*Executabl
 // weightAlign is the alignment of the weights that are copied.
 const weightAlign = 64
 
-// place sets every weight's address; it copies weights that are not aligned.
-func (x *Executable) place() error {
+// placeWeights sets every weight's address; it copies weights that are not aligned.
+func (x *Executable) placeWeights() error {
 	if x.guard {
 		return x.guardWeights()
 	}
@@ -154,10 +154,11 @@ func (x *Executable) place() error {
 		}
 		x.weights[w.Tensor] = target.Operand{Base: unsafe.Pointer(unsafe.SliceData(data)), Bytes: int64(len(data))}
 	}
-	mem.Fetch(stay) // or the first run would fault at every few of their pages
+	mem.Fetch(stay) // else the first run would fault at every few of their pages
 	return nil
 }
 
+// aligned reports whether data begin at a multiple of align bytes.
 func aligned(data []byte, align int) bool {
 	return align <= 1 || len(data) == 0 || uintptr(unsafe.Pointer(unsafe.SliceData(data)))%uintptr(align) == 0
 }
@@ -198,24 +199,24 @@ type Call struct {
 	values   []int64 // of the dimensions, then the plan's lets
 	operands []target.Operand
 	storages []*mem.Block
-	files    []*mem.SpillFile // by storage; nil but for a spill
+	files    []*mem.SpillFile // by storage; nil except for a spill
 	args     map[*program.Launch]*bound
-	own      []*bound // by the program's own steps, those that are launches
-	next     *bound   // of own, of the step that is begun
+	own      []*bound // the launches among the program's own steps, in order
+	next     *bound   // the element of own for the present step
 	host     map[*program.Host]*hostCall
 	events   []int64 // by event: 0 before it is recorded; see record
 	mover    mover
 	picks    map[*program.Copy]*picker
 	shapes   [][]int64
-	endings  []ending           // what the next run consumes
-	outside  []target.Operand   // by storage: the caller's memory that stands for it; nil if nothing does
+	endings  []ending           // the arguments that the next run consumes
+	outside  []target.Operand   // by storage: the caller's memory that replaces it; nil if none is replaced
 	unplaced bool               // storages of outputs are missing, or have moved
-	handedOn bool               // a run's results were, and may be again
-	kept     []int64            // by storage of outputs: bytes that pools keep for it; nil if nothing was handed on
+	handedOn bool               // a run's results were handed to the caller, and may be again
+	kept     []int64            // by storage of outputs: bytes that pools keep for it; nil if no result was handed on
 	reached  int                // the last of the program's own steps that was begun; −1 before the first
 	guards   map[int]*mem.Block // by tensor; nil without Options.Guard
 	poison   poison
-	lent     []*target.Operand // that have arguments' addresses
+	lent     []*target.Operand // the operands that have arguments' addresses
 
 	team     device.Team
 	scratch  []*mem.Block
@@ -223,10 +224,10 @@ type Call struct {
 	watch    *Watch
 	timing   Timing
 	ctx      context.Context
-	labelled bool         // the run's goroutine has labels of its caller's, which stay
+	labelled bool         // the run's goroutine has its caller's labels, which stay
 	reserved int64        // bytes of late storage, and of the scratch that late sizes asked for
-	grown    int64        // of them, that scratch
-	heap     []*mem.Block // what a host function takes of Go's heap now
+	grown    int64        // of reserved, the bytes of scratch
+	heap     []*mem.Block // Go's heap that a host function uses now
 	remote   *remoteCall  // nil if the program runs on the host alone
 	remoteRun
 }
@@ -235,7 +236,7 @@ type Call struct {
 type bound struct {
 	device.Job
 	step  *program.Launch
-	ready bool    // its tiles, and what it needs, are those of its dimensions
+	ready bool    // its tiles and needs are computed for its present dimensions
 	needs []int64 // bytes, by operand
 }
 
@@ -295,7 +296,7 @@ func (x *Executable) Bind(dims []int64) (c *Call, err error) {
 		if err != nil {
 			return c, err
 		}
-		if s.Kind == program.Results { // it may lie elsewhere: see ready
+		if s.Kind == program.Results { // it may lie in other memory: see ready
 			c.storages = append(c.storages, nil)
 			continue
 		}
@@ -340,7 +341,7 @@ func (c *Call) locate() error {
 	c.unplaced = true
 	for i := range c.x.program.Tensors {
 		if l := c.x.layout; !l.tensors[i].dynamic && !l.inResults[i] {
-			if err := c.place(i); err != nil {
+			if err := c.placeTensor(i); err != nil {
 				return err
 			}
 		}
@@ -348,8 +349,8 @@ func (c *Call) locate() error {
 	return nil
 }
 
-// place evaluates one tensor's shape and address; it panics if the tensor leaves its storage.
-func (c *Call) place(i int) error {
+// placeTensor evaluates one tensor's shape and address; it panics if the tensor leaves its storage.
+func (c *Call) placeTensor(i int) error {
 	t, l := &c.x.program.Tensors[i], &c.x.layout.tensors[i]
 	if c.shapes[i] == nil {
 		c.shapes[i] = make([]int64, len(l.shape))
@@ -368,9 +369,9 @@ func (c *Call) place(i int) error {
 	if err != nil {
 		return err
 	}
-	for _, code := range l.strides { // bytes counts what lies behind the first element
+	for _, code := range l.strides { // bytes counts the elements after the first only
 		if stride, err := code.Eval(c.values); err != nil || stride < 0 && bytes != 0 {
-			return diag.Inputf("elements of %s lie %d apart (%v)", t.Name, stride, err).AtTensor(t.Source)
+			return diag.Inputf("a stride of %s is %d (%v)", t.Name, stride, err).AtTensor(t.Source)
 		}
 	}
 	o := &c.operands[i]
@@ -511,7 +512,7 @@ func (c *Call) Output(i int) ([]int64, []byte, error) {
 	if err := c.ready(math.MaxInt); err != nil {
 		return nil, nil, err
 	}
-	if err := c.place(at); err != nil {
+	if err := c.placeTensor(at); err != nil {
 		return nil, nil, err
 	}
 	o := c.operands[at]

@@ -8,7 +8,7 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// With Options.Guard each operand has memory of its own that ends where a page begins which may not be touched.
+// With Options.Guard each operand has memory of its own that ends at an inaccessible page.
 
 // newGuards returns the map of guarded blocks; nil without Options.Guard.
 func (x *Executable) newGuards() map[int]*mem.Block {
@@ -64,7 +64,8 @@ func (c *Call) guarded(s *program.Launch, b *bound) error {
 	}
 	exact := make([][]byte, len(c.workers))
 	for i := range exact {
-		block, err := mem.MapGuarded(mem.Scratch, "scratch", (need+weightAlign-1)&^(weightAlign-1)) // it is aligned
+		// so that it stays aligned
+		block, err := mem.MapGuarded(mem.Scratch, "scratch", (need+weightAlign-1)&^(weightAlign-1))
 		if err != nil {
 			return err
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// nosy is a kernel that adds the weight's first element to each of its operand's, and then tries to read the byte
-// behind every operand and behind its scratch.
+// nosy is a kernel that adds the weight's first element to each element of its operand, and then tries to read the byte
+// after every operand and after its scratch.
 type nosy struct {
 	nothing
 	faults *int
@@ -45,7 +45,7 @@ func reads(at unsafe.Pointer) (fault int) {
 
 var seen byte
 
-// TestGuard: with Guard the byte behind each operand and the scratch faults, what is computed is the same, and all
+// TestGuard: with Guard the byte after each operand and after the scratch faults, the results are the same, and all
 // memory is given back.
 func TestGuard(t *testing.T) {
 	if !mem.OutsideHeap() {
@@ -71,7 +71,7 @@ func TestGuard(t *testing.T) {
 		}
 	})
 	if want := 2 * 3 * 4; faults != want {
-		t.Errorf("%d of %d bytes behind operands and scratch fault", faults, want)
+		t.Errorf("%d of %d bytes after operands and scratch fault", faults, want)
 	}
 	if after := mem.Usage(); after.Blocks != before.Blocks || after.All != before.All {
 		t.Errorf("before %+v, after %+v", before, after)

@@ -9,8 +9,8 @@ import (
 	"github.com/weirml/weir/internal/program"
 )
 
-// What data decide the size of, and nothing bounds, gets its memory when the size is known: checked first, kept for the
-// call's next run, given back with the call.
+// Memory whose size depends on data without a bound is allocated when the size is known: it is checked first, kept for
+// the call's next run, and given back with the call.
 
 // takeStorage allocates a storage by a function of package mem. It refuses more than the machine has, which the system
 // might promise.
@@ -26,7 +26,7 @@ func (x *Executable) takeStorage(s *program.Storage, size int64,
 	return x.owned(take(kind, s.Name, size))
 }
 
-// grow asks Options.Reserve for memory whose size data decide.
+// grow asks Options.Reserve for memory whose size depends on data.
 func (c *Call) grow(bytes int64) error {
 	if c.x.reserve != nil {
 		if err := c.x.reserve(bytes); err != nil {

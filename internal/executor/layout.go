@@ -15,32 +15,32 @@ type layout struct {
 	plans    []plan
 	limits   []*sym.Code // by dimension; nil for those of the inputs
 	requires []require
-	after    [][]require // by dimension: what is checked when it is bound
+	after    [][]require // by dimension: the conditions checked when it is bound
 	sizes    []*sym.Code // by storage
 	late     []lateLets  // by storage
-	alone    []int       // by storage: the one tensor of a late one
-	tensors  []place
+	alone    []int       // by storage: the only tensor of a late storage, or −1
+	tensors  []location
 	launches map[*program.Launch][]int
-	unknown  map[*program.Launch]bool // a dimension of it has no limit
-	asks     map[*program.Launch]bool // the run decides a dimension of it, so that it asks whether there is scratch enough
+	unknown  map[*program.Launch]bool // the launches with a dimension without a limit
+	asks     map[*program.Launch]bool // the launches with a data dimension, which check whether there is enough scratch
 	binds    map[*program.Bind]*sym.Code
-	decides  bool  // data decide some dimension
+	decides  bool  // some dimension depends on data
 	last     []int // by input: the last step that reads it
-	updated  []int // by input: the first step that writes what replaces it, where it is a state
-	states   bool  // there are some
+	updated  []int // by input: the first step that writes its new value, if it is a state
+	states   bool  // some input is a state
 
 	results   []int  // the outputs' storages
-	inResults []bool // by tensor: it lies in one of those
-	moving    []int  // the tensors that do, and whose place no data decide
-	own       []int  // by output: the storage that is its own
-	home      []int  // by tensor: which of results it lies in; −1 if it is in none
+	inResults []bool // by tensor: it lies in one of results
+	moving    []int  // the tensors in results whose location does not depend on data
+	own       []int  // by output: the storage that it has alone, or −1
+	home      []int  // by tensor: the element of results that it lies in; −1 if none
 	begins    []int  // by storage: the first of the program's own steps that uses it, if it is one of results
 }
 
 // lateLets are the lets of late storage.
 type lateLets struct {
 	lets []*sym.Code
-	slot int // of the first, in values
+	slot int // index of the first, in values
 }
 
 type plan struct {
@@ -52,14 +52,14 @@ type plan struct {
 type require struct {
 	a, b    *sym.Code
 	cond    program.Require
-	decided []int // its dimensions that the run decides
+	decided []int // its data dimensions
 }
 
-// place is a tensor's compiled shape, size and offset. It is dynamic where any of these depend on data.
-type place struct {
+// location is a tensor's compiled shape, size and offset. It is dynamic if any of these depend on data.
+type location struct {
 	shape         []*sym.Code
 	bytes, offset *sym.Code
-	strides       []*sym.Code // those that are no numbers; see place
+	strides       []*sym.Code // those that are not constants
 	dynamic       bool
 }
 
@@ -115,7 +115,7 @@ func newLayout(p *program.Program) (*layout, error) {
 		data[d.Name] = d.Data
 	}
 	for _, t := range p.Tensors {
-		l.tensors = append(l.tensors, c.place(l, t, data))
+		l.tensors = append(l.tensors, c.locate(l, t, data))
 	}
 	l.steps(c, p.Steps)
 	l.outputs()
@@ -137,13 +137,14 @@ func (c *compilation) compile(e sym.Expr) *sym.Code {
 	return code
 }
 
+// require compiles a condition.
 func (c *compilation) require(r program.Require) require {
 	return require{a: c.compile(r.Cond.A), b: c.compile(r.Cond.B), cond: r}
 }
 
-// place compiles a tensor's shape, size, strides and offset. data holds the data dimensions.
-func (c *compilation) place(l *layout, t program.Tensor, data map[sym.Name]bool) place {
-	p := place{}
+// locate compiles a tensor's shape, size, strides and offset. data holds the data dimensions.
+func (c *compilation) locate(l *layout, t program.Tensor, data map[sym.Name]bool) location {
+	p := location{}
 	depends := func(e sym.Expr) {
 		for _, name := range e.Vars() {
 			p.dynamic = p.dynamic || data[name]

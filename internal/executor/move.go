@@ -10,10 +10,10 @@ import (
 
 // mover copies elements in tiles, which the workers of a run share. A run of elements is contiguous in both tensors.
 type mover struct {
-	target.Kernel // of which a team calls Run alone
+	target.Kernel // a team calls only Run
 	to, from      []byte
 	bytes         int64      // of all elements
-	tile          int64      // bytes of a tile: whole runs, or a part of the only run
+	tile          int64      // bytes of a tile: several runs, or a piece of the only run
 	run           int64      // bytes of a run
 	shape         []int64    // of the runs; none if there is one
 	st, sf        []int64    // bytes from a run to the next, by axis, in to and in from
@@ -98,7 +98,7 @@ func copyTensor(c *Call, s *program.Copy, to, from target.Operand) error {
 		if to.Bytes != from.Bytes {
 			panic(diag.Internalf("copy of %d bytes of %s to %d of %s", from.Bytes, x.Name, to.Bytes, y.Name))
 		}
-		if to.Base == from.Base { // the plan has both in one place, or the caller donates one for the other
+		if to.Base == from.Base { // both have the same location in the plan, or the caller donates one for the other
 			return nil
 		}
 		return c.move(to, from, nil, nil, nil, 1)

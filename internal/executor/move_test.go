@@ -18,7 +18,7 @@ func TestMove(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 7))
 	type geometry struct {
 		shape    []int64
-		to, from []int64 // the axes from outermost to innermost in memory; nil for a copy in one piece
+		to, from []int64 // the axes from outermost to innermost in memory; nil for a contiguous copy
 		gap      int64   // elements left out after each of the outermost axis
 	}
 	for _, g := range []geometry{
@@ -42,7 +42,7 @@ func TestMove(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer c.team.Leave()
-				st, sf := apart(g.shape, g.to, g.gap), apart(g.shape, g.from, g.gap)
+				st, sf := gapped(g.shape, g.to, g.gap), gapped(g.shape, g.from, g.gap)
 				to, from := make([]byte, 4*reach(g.shape, st)), make([]byte, 4*reach(g.shape, sf))
 				for i := range from {
 					from[i] = byte(r.Uint32())
@@ -72,9 +72,9 @@ func TestMove(t *testing.T) {
 	}
 }
 
-// apart returns the strides of a tensor whose axes lie in memory in an order; after each element of the outermost is a
-// gap.
-func apart(shape, order []int64, gap int64) []int64 {
+// gapped returns the strides of a tensor whose axes lie in memory in an order, with a gap after each element of the
+// outermost axis.
+func gapped(shape, order []int64, gap int64) []int64 {
 	if order == nil {
 		return tensor.Strides(shape)
 	}
@@ -89,7 +89,7 @@ func apart(shape, order []int64, gap int64) []int64 {
 	return out
 }
 
-// reach returns how many elements lie between the first of a tensor and its end.
+// reach returns the number of elements from a tensor's first to its end.
 func reach(shape, strides []int64) int64 {
 	n := int64(1)
 	for i := range shape {

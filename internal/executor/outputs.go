@@ -9,8 +9,8 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// Every output has storage of its own, which is taken when a run first needs it: an output may lie elsewhere, and what
-// its storage holds may be handed on.
+// Every output has storage of its own, which is allocated when a run first needs it, since an output may lie in other
+// memory, and its storage may be handed to the caller.
 
 // PutOutput makes output i lie in the caller's memory, aligned to 64 bytes, in the runs that follow; if base is nil, in
 // the call's own again.
@@ -18,7 +18,8 @@ func (c *Call) PutOutput(i int, base unsafe.Pointer, bytes int64) error {
 	p := c.x.program
 	s := c.x.layout.own[i]
 	if s < 0 {
-		return diag.Unsupportedf("a place of the caller's: data decide its size, or it is a part of another").
+		return diag.Unsupportedf("memory of the caller for an output whose size depends on data, or that is a view of " +
+			"another tensor").
 			AtTensor(p.Outputs[i].Name)
 	}
 	if c.outside == nil {
@@ -75,13 +76,13 @@ func (c *Call) TakeOutput(i int) *mem.Block {
 // the outputs' bytes for a call.
 func (c *Call) again(s int, bytes int64) {
 	if mem.Pooled(bytes) {
-		return // pools keep that anyway
+		return // pools keep so little memory anyway
 	}
 	if c.kept == nil {
 		c.kept = make([]int64, len(c.storages))
 	}
 	if bytes > c.kept[s] {
-		mem.Again(bytes - c.kept[s]) // which gives nothing back
+		mem.Again(bytes - c.kept[s]) // a positive number, so nothing is given back
 		c.kept[s] = bytes
 	}
 }
@@ -121,7 +122,7 @@ func (c *Call) ready(steps int) error {
 		if s := c.x.layout.home[t]; c.storages[s] == nil && !c.elsewhere(s) {
 			continue
 		}
-		if err := c.place(t); err != nil {
+		if err := c.placeTensor(t); err != nil {
 			c.unplaced = true
 			return c.x.typed(err, c.values)
 		}
@@ -151,7 +152,7 @@ func (c *Call) readyAt(steps int) error {
 			if c.x.layout.home[t] != s {
 				continue
 			}
-			if err := c.place(t); err != nil {
+			if err := c.placeTensor(t); err != nil {
 				return c.x.typed(err, c.values)
 			}
 		}
@@ -167,7 +168,7 @@ func (c *Call) takeResult(s int) error {
 		return c.x.typed(err, c.values)
 	}
 	take := mem.Map
-	if c.handedOn { // and may be given back soon: a pool keeps it for the runs that follow
+	if c.handedOn { // the caller may give it back soon: a pool keeps it for the runs that follow
 		take = mem.TakeAgain
 	}
 	if c.storages[s], err = c.x.takeStorage(&c.x.program.Storages[s], size, take); err != nil {
@@ -187,7 +188,7 @@ func (c *Call) elsewhere(s int) bool { return c.outside != nil && c.outside[s].B
 func (l *layout) outputs() {
 	p := l.program
 	l.inResults = make([]bool, len(p.Tensors))
-	of := make([]int, len(p.Storages)) // carves in it
+	of := make([]int, len(p.Storages)) // by storage: its carves
 	for s := range p.Storages {
 		if p.Storages[s].Kind == program.Results && !p.Storages[s].Late {
 			l.results = append(l.results, s)
@@ -231,7 +232,7 @@ func (l *layout) beginnings() {
 	}
 	for at := len(p.Steps) - 1; at >= 0; at-- {
 		if _, is := p.Steps[at].(*program.Carve); is {
-			continue // it only says who owns which range
+			continue // it only says which tensor owns which range
 		}
 		program.Mentions(p.Steps[at:at+1], func(t int) {
 			if s := l.home[t]; s >= 0 {

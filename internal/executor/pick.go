@@ -11,11 +11,11 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// picker is a prepared copy of rows, or of a strided part of a weight in its file.
+// picker is a prepared copy of rows, or of a strided view of a weight in its file.
 type picker struct {
 	steps []*sym.Code // nil if From is row-major
 	at    []int64     // their values
-	row   []int64     // the place in a row
+	row   []int64     // the index in a row
 }
 
 // newPicker compiles the strides of a copy's source.
@@ -85,7 +85,7 @@ func (c *Call) pick(s *program.Copy) error {
 				number /= shape[axis]
 			}
 			reach := p.copyRow(data[i*bytes:(i+1)*bytes], from.Base, begin, leading, shape, width)
-			if touched += reach; touched >= forgetAfter { // the file's pages do not stay
+			if touched += reach; touched >= forgetAfter { // so that the file's pages do not stay in memory
 				mem.Forget(bytesOf(from))
 				touched = 0
 			}
@@ -95,8 +95,8 @@ func (c *Call) pick(s *program.Copy) error {
 	})
 }
 
-// part copies a part of a weight that is not contiguous in its file.
-func (p *picker) part(c *Call, s *program.Copy, to []byte) error {
+// view copies a view of a weight that is not contiguous in its file.
+func (p *picker) view(c *Call, s *program.Copy, to []byte) error {
 	shape, from := c.shapes[s.From], c.operands[s.From]
 	if err := p.settle(c, shape); err != nil || len(to) == 0 {
 		return err
@@ -137,7 +137,7 @@ func numbered(p *program.Pick, index int64) int64 {
 // copyRow copies the row that starts begin elements after base, and returns about the number of bytes touched.
 func (p *picker) copyRow(to []byte, base unsafe.Pointer, begin int64, leading int, shape []int64,
 	width int64) (reach int64) {
-	last := len(shape) // behind it, elements lie one behind the other
+	last := len(shape) // the axes from last on are contiguous
 	run := int64(1)
 	for last > leading && (p.at[last-1] == run || shape[last-1] == 1) {
 		last--

@@ -5,11 +5,11 @@ import (
 	"github.com/weirml/weir/internal/program"
 )
 
-// With Options.Poison a released range holds poisonPattern: as numbers enormous, as indices illegal.
+// With Options.Poison a released range holds poisonPattern, which is a huge number and an index out of range.
 
 const poisonPattern = 0xDB
 
-// poison is the set of live tensors whose range another tensor was carved over; that range is not theirs to poison. A
+// poison is the set of live tensors whose range another tensor was carved over; their release does not poison it. A
 // nil poison does nothing.
 type poison map[int]bool
 

@@ -20,8 +20,8 @@ func (k *adds) Run(a *target.Args, _, _ int64, _ []byte) error {
 	return nil
 }
 
-// TestReleasedIsPoisoned: with Poison what is read after its release is seen to be wrong, unless it is another's by
-// then.
+// TestReleasedIsPoisoned: with Poison a read after the release gives wrong results, unless another tensor has the
+// bytes.
 func TestReleasedIsPoisoned(t *testing.T) {
 	for _, c := range []struct {
 		what           string
@@ -31,7 +31,7 @@ func TestReleasedIsPoisoned(t *testing.T) {
 		{"without poison", false, false, true, true},
 		{"released after it was read", true, false, false, true},
 		{"released before it is read", true, false, true, false},
-		{"released before it is read, but its bytes are another's", true, true, true, true},
+		{"released before it is read, but another tensor has its bytes", true, true, true, true},
 	} {
 		call := chain(t, 2, Options{Threads: 1, Poison: c.poison}, func(name string) target.Kernel {
 			return &adds{nothing{name, 1}}
@@ -41,7 +41,7 @@ func TestReleasedIsPoisoned(t *testing.T) {
 		release := &program.Release{Tensors: []int{first}}
 		at := len(p.Steps)
 		if c.between {
-			at = 3 // behind the second carve
+			at = 3 // after the second carve
 		}
 		if c.over {
 			p.Steps[2].(*program.Carve).Over = []int{first}

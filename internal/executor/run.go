@@ -42,7 +42,7 @@ func (c *Call) Run(ctx context.Context) (err error) {
 		err = c.all()
 	}
 	if err == target.ErrStopped {
-		return cmp.Or(ctx.Err(), context.DeadlineExceeded) // its timer may be late
+		return cmp.Or(ctx.Err(), context.DeadlineExceeded) // the context's timer may be late
 	}
 	return c.x.typed(err, c.values)
 }
@@ -120,9 +120,9 @@ func (c *Call) step(step program.Step) error {
 	case *program.Release:
 		c.poison.release(c, s)
 	default:
-		return diag.Internalf("a step of type %T", step)
+		return diag.Internalf("a step of the unknown type %T", step)
 	}
-	return nil // Carve and Release only say who owns which range
+	return nil // Carve and Release only say which tensor owns which range
 }
 
 // label sets the goroutine's labels in CPU profiles to the model and the launched kernel, unless the caller has set
@@ -141,7 +141,7 @@ func (c *Call) label(step program.Step) {
 // operand returns a tensor's current address and size.
 func (c *Call) operand(i int) (target.Operand, error) {
 	if c.x.isRemote(i) {
-		return target.Operand{}, diag.Internalf("the host reaches for %s, which lies in a device's memory",
+		return target.Operand{}, diag.Internalf("the host uses %s, which lies in a device's memory",
 			c.x.program.Tensors[i].Name)
 	}
 	if c.x.layout.tensors[i].dynamic {
@@ -154,7 +154,7 @@ func (c *Call) operand(i int) (target.Operand, error) {
 				break
 			}
 		}
-		if err := c.place(i); err != nil {
+		if err := c.placeTensor(i); err != nil {
 			return target.Operand{}, err
 		}
 	}
@@ -213,7 +213,7 @@ func (c *Call) launch(s *program.Launch) error {
 		b.ready = true
 	}
 	if b.Tiles == 0 {
-		if c.watch != nil { // it has its operands, and nothing to do
+		if c.watch != nil { // record its operands, although there is nothing to do
 			for _, o := range b.Args.Operands {
 				c.watch.see(o)
 			}
@@ -242,7 +242,7 @@ func (c *Call) launch(s *program.Launch) error {
 func (c *Call) suffices(s *program.Launch, b *bound) error {
 	for i, need := range b.needs {
 		if have := b.Args.Operands[i].Bytes; have < need {
-			return diag.Internalf("operand %s of @%s has %d bytes, and the kernel reaches for %d",
+			return diag.Internalf("operand %s of @%s has %d bytes, and the kernel needs %d",
 				c.x.program.Tensors[s.Args[i]].Name, b.Kernel.Name(), have, need)
 		}
 	}
@@ -305,6 +305,7 @@ func (c *Call) bind(s *program.Bind) error {
 	return c.decided(s.Dim)
 }
 
+// bytesOf returns the bytes of an operand in the host's memory.
 func bytesOf(o target.Operand) []byte { return unsafe.Slice((*byte)(o.Base), o.Bytes) }
 
 // truth returns the element of a bool tensor.
@@ -360,7 +361,7 @@ func (c *Call) loop(s *program.Loop) error {
 				AtDim(c.x.program.Labels()[c.x.program.Dims[s.Count].Name]).AtNode(s.Source, "loop")
 		}
 		if s.Count >= 0 {
-			c.values[s.Count] = i + 1 // the iteration's own slices have a place
+			c.values[s.Count] = i + 1 // so that the iteration's slices have an offset
 			if err := c.counted(s); err != nil {
 				return err
 			}
@@ -528,7 +529,7 @@ func (c *Call) hostResult(s *program.Host, i int, shape []int64) (*tensor.Tensor
 			if shape[axis] > min(limit, dim.Range.Max) {
 				return nil, c.x.program.Beyond(d, shape[axis], sym.Range{Min: dim.Range.Min, Max: min(limit, dim.Range.Max)})
 			}
-			if shape[axis] < dim.Range.Min { // what is proved of kernels rests on it
+			if shape[axis] < dim.Range.Min { // kernels' proofs rely on it
 				return nil, c.x.program.Beyond(d, shape[axis], dim.Range)
 			}
 			c.values[d] = shape[axis]

@@ -27,7 +27,7 @@ func (x *Executable) ScratchBytes(values []int64) (int64, error) {
 	return x.scratchOf(values, false, nil)
 }
 
-// ScratchOf returns one worker's scratch bytes for the launches that some selects.
+// ScratchOf returns one worker's scratch bytes for the launches for which some returns true.
 func (x *Executable) ScratchOf(values []int64, some func(s *program.Launch) bool) (int64, error) {
 	return x.scratchOf(values, false, some)
 }
@@ -48,7 +48,7 @@ func (x *Executable) scratchOf(values []int64, device bool, some func(s *program
 		if tiles, err := k.Tiles(vector); err != nil {
 			return 0, err
 		} else if tiles == 0 {
-			continue // it is not run
+			continue // a launch without tiles does not run
 		}
 		size, err := k.Scratch(vector)
 		if err != nil {
@@ -86,7 +86,7 @@ func (c *Call) enlargeScratch(need int64, source string) error {
 		return at(err, source)
 	}
 	if err := c.mapScratch(need); err != nil {
-		c.dropScratch() // the next run begins with what every run has
+		c.dropScratch() // the next run begins with the scratch of every run
 		return at(err, source)
 	}
 	return nil
@@ -96,7 +96,7 @@ func (c *Call) enlargeScratch(need int64, source string) error {
 func (c *Call) beginAgain() error {
 	c.shrink(c.grown)
 	c.grown = 0
-	c.asksAnew()
+	c.recheckScratch()
 	if err := c.dropScratch(); err != nil {
 		return err
 	}
@@ -107,8 +107,8 @@ func (c *Call) beginAgain() error {
 	return nil
 }
 
-// asksAnew makes launches with data dimensions check their scratch again.
-func (c *Call) asksAnew() {
+// recheckScratch makes launches with data dimensions check their scratch again.
+func (c *Call) recheckScratch() {
 	for s, b := range c.args {
 		if c.x.layout.asks[s] {
 			b.ready = false

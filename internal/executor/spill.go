@@ -6,8 +6,8 @@ import (
 	"github.com/weirml/weir/internal/program"
 )
 
-// What a budget left no memory for lies in a file: results that are needed again later in a file of the call's own,
-// weights in the model's.
+// Tensors that do not fit a budget lie in files: results that are needed again later in the call's own file, weights in
+// the model's.
 
 // file returns the spill file that a tensor lies in; nil if it lies in memory.
 func (c *Call) file(t int) *mem.SpillFile {
@@ -40,7 +40,7 @@ func (c *Call) page(s *program.Copy) error {
 	c.watch.touch(c, here)
 	data := bytesOf(o)
 	if p := c.picks[s]; p != nil {
-		return p.part(c, s, data)
+		return p.view(c, s, data)
 	}
 	if o.Bytes != there.Bytes {
 		panic(diag.Internalf("a copy of %d bytes of %s and %d of %s", o.Bytes, c.x.program.Tensors[here].Name, there.Bytes,

@@ -8,7 +8,7 @@ import (
 
 // splitter runs pieces of a host function's work on the workers of a run, as tiles of a kernel.
 type splitter struct {
-	target.Kernel // of which a team calls Run alone
+	target.Kernel // a team calls only Run
 	do            func(c *hostop.Call, from, to int64) error
 	ask           func() error
 	job           device.Job // remembers how long a tile takes

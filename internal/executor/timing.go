@@ -19,7 +19,7 @@ func (c *Call) timed(step program.Step) error {
 		begin := time.Now()
 		err := c.step(step)
 		if err == nil && c.queue != nil {
-			err = c.awaitDevice() // or it would be the time that it took to ask
+			err = c.awaitDevice() // else only the time of queueing would be measured
 		}
 		c.timing(step, time.Since(begin))
 		return err

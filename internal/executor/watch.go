@@ -10,22 +10,22 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// Watch records what launches, copies and host operators really receive. It never reads the plan: the memory of a call
-// is measured by the addresses and sizes of operands, and by what was found written in storage that a pattern had
-// filled.
+// Watch records the operands that launches, copies and host operators really receive. It never reads the plan: it
+// measures the memory of a call by the addresses and sizes of operands, and by the bytes found changed in storage that
+// was filled with a pattern.
 type Watch struct {
-	call    *Call             // that is watched
-	ranges  map[uintptr]int64 // operands seen, by address: the most bytes given there
-	scratch int64             // the most scratch that a kernel asked for
-	written int64             // the end of the highest byte of a worker's scratch that was found changed
-	beyond  error             // a kernel wrote beyond the scratch that it asked for
+	call    *Call             // the watched call
+	ranges  map[uintptr]int64 // by address of an operand: the most bytes it had
+	scratch int64             // the most scratch bytes that a kernel requested
+	written int64             // the end of the highest changed byte of a worker's scratch
+	beyond  error             // the error of a kernel that wrote beyond its requested scratch
 	workers int
 	pattern byte
-	past    map[int]int64 // by storage: how far operands reached in memory that it had before it grew
+	past    map[int]int64 // by storage: the end of operands in memory that it had before it grew
 	decided []int64       // by dimension: the largest value that data decided, once there is one
-	has     []bool        // by dimension: there is one
+	has     []bool        // by dimension: decided has a value
 	bodies  map[program.Step]uint8
-	step    program.Step // that runs now
+	step    program.Step // the present step
 	list    []Access
 	known   map[Access]bool
 }
@@ -140,7 +140,7 @@ func (w *Watch) launch(c *Call, s *program.Launch, b *bound) error {
 	for i := range c.scratch {
 		high := mem.Written(c.pages(i), w.pattern)
 		if w.written = max(w.written, high); high > need && w.beyond == nil {
-			w.beyond = diag.Internalf("kernel %s wrote byte %d of scratch, of which it asked for %d", b.Kernel.Name(), high-1,
+			w.beyond = diag.Internalf("kernel %s wrote byte %d of scratch, and asked for %d bytes", b.Kernel.Name(), high-1,
 				need)
 		}
 	}
@@ -156,16 +156,16 @@ func (c *Call) pages(worker int) []byte {
 	return unsafe.Slice((*byte)(b.Pointer()), b.Mapped())
 }
 
-// Measured is what a watched run used, in bytes.
+// Measured is the memory that a watched run used, in bytes.
 type Measured struct {
 	Arena, Outputs, Scratch, Weights int64
 	ArenaWritten, OutputsWritten     int64 // the end of the highest byte found changed
 	ScratchWritten                   int64 // of one worker
-	// a kernel that wrote beyond the scratch that it asked for; nil if none did
+	// the error of a kernel that wrote beyond its requested scratch; nil if none did
 	Beyond  error
 	Decided []int64                // by dimension: the largest value that data decided
-	Bodies  map[program.Step]uint8 // of branches and loops: what entered says of them, added up
-	Device  Held                   // of a device's memory, as its driver was asked for it
+	Bodies  map[program.Step]uint8 // of branches and loops: the bits of all calls of entered
+	Device  Held                   // device memory, as requested from its driver
 	// the ranges of storage that steps received, in the order in which they first did
 	Accesses []Access
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// greedy writes bytes of scratch from its beginning, of which it asked for 64.
+// greedy is a kernel that asks for 64 bytes of scratch, and writes as many as writes says.
 type greedy struct {
 	nothing
 	writes int

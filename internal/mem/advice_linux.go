@@ -7,11 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fetch reads pages [first, last), in bytes, of a file at once, instead of by a fault for every few. It is advice: what
-// the kernel does not do now, faults do later.
+// fetch reads pages [first, last), in bytes, of a file at once, instead of by a fault for every few. It is advice:
+// faults read later the pages that the kernel does not read now.
 func (m mapping) fetch(first, last int) { together(m.pages[first:last], unix.MADV_POPULATE_READ) }
 
-// large asks for large pages under memory that will be touched from end to end.
+// large asks for large pages for memory that will be written in full.
 func (m mapping) large() {
 	_ = unix.Madvise(m.pages, unix.MADV_HUGEPAGE)
 }
@@ -19,11 +19,10 @@ func (m mapping) large() {
 // populate makes all pages present and writable at once. It is advice, as fetch is.
 func (m mapping) populate() { together(m.pages, unix.MADV_POPULATE_WRITE) }
 
-// together gives advice about pages on as many processors as there are: the kernel works at a page or two in a
-// microsecond on each.
+// together gives advice about pages on all processors: on each, the kernel handles a page or two in a microsecond.
 func together(pages []byte, advice int) {
-	// a goroutine's part is not worth one below that, nor what Go's heap gives for it: a run that reads a piece of a
-	// weight takes nothing of that
+	// a goroutine does not pay for fewer bytes, nor does its memory on Go's heap, which a run that reads a piece of a
+	// weight must not take
 	const least = 8 << 20
 	if n := min(runtime.GOMAXPROCS(0), 1+len(pages)/least); n > 1 {
 		share(pages, advice, n)
@@ -32,13 +31,14 @@ func together(pages []byte, advice int) {
 	_ = unix.Madvise(pages, advice)
 }
 
+// share divides the pages among n goroutines, each of which gives the advice about its piece.
 func share(pages []byte, advice, n int) {
-	var parts diag.Group
+	var group diag.Group
 	for ; n > 1; n-- {
-		part := pages[:int(roundUp(int64(len(pages)/n)))]
-		pages = pages[len(part):]
-		parts.Go("advising the kernel", func() error { return unix.Madvise(part, advice) })
+		piece := pages[:int(roundUp(int64(len(pages)/n)))]
+		pages = pages[len(piece):]
+		group.Go("advising the kernel", func() error { return unix.Madvise(piece, advice) })
 	}
 	_ = unix.Madvise(pages, advice)
-	_ = parts.Wait() // it is advice
+	_ = group.Wait() // it is advice
 }

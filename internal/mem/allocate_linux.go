@@ -7,18 +7,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The errors of a folder that is read-only, and of one that is a file.
+// The errors of a folder that is read-only, and of a path that is a file.
 const (
 	errReadOnly = unix.EROFS
 	errNoFolder = unix.ENOTDIR
 )
 
-// allocate gives a file its room on the disk, or in a tmpfs. It is errors.ErrUnsupported if the file system cannot.
+// allocate gives a file its room on the disk, or in a tmpfs; errors.ErrUnsupported if the file system cannot.
 func allocate(f *os.File, bytes int64) error {
 	return controlled(f, func(fd int) error { return unix.Fallocate(fd, 0, 0, bytes) })
 }
 
-// punch gives back the room of a part of a file. It is advice.
+// punch gives back the room of a range of a file's bytes. A refusal is ignored.
 func punch(f *os.File, from, bytes int64) {
 	_ = controlled(f, func(fd int) error {
 		return unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, from, bytes)
@@ -39,6 +39,7 @@ func controlled(f *os.File, do func(fd int) error) (err error) {
 	return errors.Join(fault, err)
 }
 
+// isUnsupported reports whether an error means that the file system has no such call.
 func isUnsupported(err error) bool {
 	return errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS)
 }

@@ -14,10 +14,11 @@ var (
 	errNoFolder = fs.ErrNotExist
 )
 
-// allocate returns errors.ErrUnsupported: on this system, room is had by writing.
+// allocate returns errors.ErrUnsupported: on this system, a file gets room by writing to it.
 func allocate(f *os.File, bytes int64) error { return errors.ErrUnsupported }
 
 // punch does nothing.
 func punch(f *os.File, from, bytes int64) {}
 
+// isUnsupported reports whether an error means that the system has no such call.
 func isUnsupported(err error) bool { return errors.Is(err, errors.ErrUnsupported) }

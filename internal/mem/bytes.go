@@ -16,7 +16,7 @@ var units = []struct {
 	bytes  int64
 }{{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}}
 
-// mostDecimals is how many decimals of a size are read.
+// mostDecimals is the largest number of decimals that a size may have.
 const mostDecimals = 15
 
 // FormatBytes writes a size with GOMEMLIMIT's suffixes (B, KiB, MiB, GiB, TiB), with one decimal where the unit does
@@ -43,8 +43,8 @@ func FormatBytes(n int64) string {
 
 // ParseBytes reads a size as GOMEMLIMIT is written: a decimal number and one of B, KiB, MiB, GiB, TiB, or a bare number
 // of bytes. The number may have decimals (1.5MiB, 8.27MiB); a fraction of a byte is rounded up. Errors are ErrInput.
-func ParseBytes(text string) (int64, error) {
-	number, unit := strings.TrimSpace(text), int64(1)
+func ParseBytes(s string) (int64, error) {
+	number, unit := strings.TrimSpace(s), int64(1)
 	for _, u := range units {
 		if rest, ok := strings.CutSuffix(number, u.suffix); ok {
 			number, unit = rest, u.bytes
@@ -52,7 +52,7 @@ func ParseBytes(text string) (int64, error) {
 		}
 	}
 	bad := func(why string) (int64, error) {
-		return 0, diag.Inputf("%q is not a size: %s", text, why).
+		return 0, diag.Inputf("%q is not a size: %s", s, why).
 			WithFix("write bytes, or a number with KiB, MiB, GiB or TiB, such as 512MiB")
 	}
 	whole, fraction, _ := strings.Cut(number, ".")
@@ -69,7 +69,7 @@ func ParseBytes(text string) (int64, error) {
 		return n, nil
 	}
 	if unit == 1 {
-		return bad("not a whole number of bytes")
+		return bad("not an integer number of bytes")
 	}
 	if len(fraction) > mostDecimals {
 		return bad(fmt.Sprintf("more than %d decimals", mostDecimals))

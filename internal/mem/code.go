@@ -13,8 +13,8 @@ import (
 // Its pages are written while they are writable and not executable, and executable only from then on. Its logical size
 // is the code's.
 //
-// Where the system has no such pages, or refuses them, as hardened ones do, the error is an ErrUnsupported whose cause
-// is a *Refusal: the caller does without machine code. A lack of memory is an ErrMemory, as Map's.
+// If the system has no such pages, or refuses them, as hardened systems do, the error is an ErrUnsupported whose cause
+// is a *Refusal: the caller does without machine code. A lack of memory is an ErrMemory, as in Map.
 func MapCode(label string, code []byte) (*Block, error) {
 	if len(code) == 0 {
 		panic(diag.Internalf("mem: no code for %s", label))
@@ -23,7 +23,7 @@ func MapCode(label string, code []byte) (*Block, error) {
 	switch {
 	case refuseCode.Load():
 		return nil, notExecutable(b, errInjected)
-	// others must also be told to forget what they fetched from there before
+	// other processors need a call that drops instructions fetched from there before
 	case !outsideHeap || runtime.GOARCH != "amd64":
 		return nil, notExecutable(b, errors.ErrUnsupported)
 	case Failing(Pages):
@@ -45,7 +45,7 @@ func MapCode(label string, code []byte) (*Block, error) {
 	return b, nil
 }
 
-// refuseCode is whether MapCode fails as if the system refused executable pages.
+// refuseCode makes MapCode fail as if the system refused executable pages.
 var refuseCode atomic.Bool
 
 // RefuseCode makes every later MapCode of the process fail as on a system that has no executable pages, until restore

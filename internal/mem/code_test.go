@@ -12,9 +12,11 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// executable is whether MapCode should work here.
+// executable reports whether MapCode should work on this system.
 const executable = outsideHeap && runtime.GOARCH == "amd64"
 
+// TestMapCode: code of several sizes is readable and executable, not writable, and counted in the ledger and the
+// kernel.
 func TestMapCode(t *testing.T) {
 	if !executable {
 		if _, err := MapCode("k", []byte{0xC3}); !errors.Is(err, diag.ErrUnsupported) {
@@ -58,7 +60,7 @@ func TestMapCode(t *testing.T) {
 	}
 }
 
-// permissions returns what the kernel says of the mapping at a block's beginning.
+// permissions returns the kernel's permissions of the mapping at a block's beginning.
 func permissions(t *testing.T, b *Block) string {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/maps")
@@ -74,8 +76,7 @@ func permissions(t *testing.T, b *Block) string {
 	return ""
 }
 
-// TestMapCodeRefused: where the system has no executable pages the error says so, apart from a lack of memory, and
-// nothing is left behind.
+// TestMapCodeRefused: a system without executable pages and a lack of memory give different errors, and leave nothing.
 func TestMapCodeRefused(t *testing.T) {
 	before := Usage()
 	restore := RefuseCode()

@@ -13,22 +13,22 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// Taking is a way in which the process takes something that the system may refuse.
+// Taking is a kind of request to the system that it may refuse.
 type Taking uint8
 
-// The ways. Takings is their number.
+// The kinds. Takings is their number.
 const (
-	Pages   Taking = iota // memory: Map, MapCode, and what is read instead of being mapped
+	Pages   Taking = iota // memory: Map, MapCode, and files that are read instead of mapped
 	Access                // pages that are made executable, read-only or writable
 	Opening               // a file: Open, OpenIn, NewSpill
 	Mapping               // a file's contents: MapFile
-	Room                  // bytes written to a file of the process's own, or read from it
-	Worker                // a thread besides the caller's; without it a run is narrower, and no error
+	Room                  // bytes written to the process's own file, or read from it
+	Worker                // a thread besides the caller's; without it a run uses fewer threads, without an error
 	Takings = iota
 )
 
-// Faults are refusals as if the system's, of what is taken from a certain one on up to another. They are for tests,
-// which must not run in parallel with others that take something.
+// Faults are injected refusals of a range of consecutive takings, as if by the system. They are for tests, which must
+// not run in parallel with other tests that take something.
 type Faults struct {
 	first, last int64
 	count       atomic.Int64
@@ -36,11 +36,11 @@ type Faults struct {
 	before      *Faults
 }
 
-// inForce are the faults of now; nil outside tests.
+// inForce are the present faults; nil outside tests.
 var inForce atomic.Pointer[Faults]
 
-// Fail has the process's takings from the first-th on, counted from 1 and from now, refused, and those after the
-// last-th granted again, until Restore is called.
+// Fail refuses the process's takings number first to last, counted from 1 and from now, until Restore is called. Later
+// ones are granted.
 func Fail(first, last int64) *Faults {
 	if first < 1 || last < first {
 		panic(diag.Internalf("mem: Fail(%d, %d)", first, last))
@@ -53,18 +53,18 @@ func Fail(first, last int64) *Faults {
 // Restore ends the refusals.
 func (f *Faults) Restore() { inForce.Store(f.before) }
 
-// Refused returns how many takings of a kind were refused.
+// Refused returns the number of refused takings of a kind.
 func (f *Faults) Refused(t Taking) int64 { return f.refused[t].Load() }
 
-// Count returns how many takings there were, of all kinds.
+// Count returns the number of takings of all kinds.
 func (f *Faults) Count() int64 { return f.count.Load() }
 
 // FailAfter makes n further takings of the process succeed and every later one fail as if the system had refused it,
 // until restore is called. It is for tests, as Fail is.
 func FailAfter(n int64) (restore func()) { return Fail(n+1, math.MaxInt64).Restore }
 
-// Failing counts one taking and reports whether it must fail. It is for rooms that take something of the system's
-// besides what this one takes for them.
+// Failing counts one taking and reports whether it must fail. It is for rooms that take something from the system
+// themselves.
 func Failing(t Taking) bool {
 	f := inForce.Load()
 	if f == nil {
@@ -77,7 +77,7 @@ func Failing(t Taking) bool {
 	return true
 }
 
-// refusedOr does what takes something, unless it must fail.
+// refusedOr counts a taking and calls do, unless the taking must fail: then it returns the injected error.
 func refusedOr(t Taking, do func() error) error {
 	if Failing(t) {
 		return errInjected
@@ -103,7 +103,7 @@ func FillBytes(data []byte, pattern byte) {
 	}
 }
 
-// Written returns how many bytes from the start of data reach up to the last one that differs from the pattern: the
+// Written returns the number of bytes from the start of data up to the last one that differs from the pattern: the
 // highest written byte of memory that Fill prepared, plus one, or 0 if all of it still holds the pattern. A write of
 // the pattern's own value cannot be seen.
 func Written(data []byte, pattern byte) int64 {
@@ -121,7 +121,7 @@ func Written(data []byte, pattern byte) int64 {
 	return int64(n)
 }
 
-// poisoning is whether Close keeps the addresses of closed blocks.
+// poisoning makes Close keep the addresses of closed blocks.
 var poisoning atomic.Bool
 
 // closed holds the address ranges of blocks closed while poisoning, oldest first.
@@ -131,13 +131,13 @@ var closed struct {
 	bytes int64
 }
 
-// closedPattern fills a closed block where pages cannot be made inaccessible.
+// closedPattern fills a closed block if pages cannot be made inaccessible.
 const closedPattern = 0xDB
 
 // SetPoison says what Close does: when on, a closed block's pages go back to the system but its addresses stay reserved
 // and inaccessible, so that a stale slice faults at once instead of reading what is mapped there next. On Go's heap the
 // memory is overwritten instead. The oldest addresses are released once a limit of address space is reached; turning it
-// off releases them all. It returns what was set before.
+// off releases them all. It returns the setting before.
 func SetPoison(on bool) (before bool) {
 	before = poisoning.Swap(on)
 	if !on {
@@ -171,8 +171,8 @@ func quarantine(b *Block) error {
 	return nil
 }
 
-// release gives back the n oldest address ranges. What the system refuses to take, as it may where the process has as
-// many ranges as it can, stays reserved until the next time. The caller holds the lock.
+// release gives back the n oldest address ranges. A range that the system refuses to take, as it may if the process has
+// as many ranges as it can, stays reserved until the next call. The caller holds the lock.
 func release(n int) {
 	var kept []*Block
 	for _, b := range closed.list[:n] {
@@ -185,10 +185,9 @@ func release(n int) {
 	closed.list = append(kept, closed.list[n:]...)
 }
 
-// CatchFaults runs f and turns a memory fault of Go code in this goroutine into an error, where the address lies in a
-// block: in a mapped file, an ErrInput naming it, for then the file was cut short after it was mapped; in a block
-// closed under SetPoison, an ErrClosed; in a live one, which was written while read-only, and everywhere else, the
-// panic goes on.
+// CatchFaults runs f and turns a memory fault of Go code in this goroutine into an error, if the address lies in a
+// mapped file (ErrInput with its name: the file was cut short after it was mapped) or in a block closed under SetPoison
+// (ErrClosed). At other addresses, such as a live block that was written while read-only, the panic goes on.
 func CatchFaults(f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {

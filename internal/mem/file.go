@@ -11,13 +11,13 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// Open opens a file for reading. If the process may open no more of them the error is an ErrMemory, else an
+// Open opens a file for reading. If the process may open no more files, the error is an ErrMemory, else an
 // ErrInput; both name the file.
 func Open(path string) (*os.File, error) {
 	return opened(path, func() (*os.File, error) { return os.Open(path) })
 }
 
-// OpenIn is Open in a folder that paths do not lead out of.
+// OpenIn is Open in a folder; paths cannot lead out of it.
 func OpenIn(folder *os.Root, path string) (*os.File, error) {
 	return opened(path, func() (*os.File, error) { return folder.Open(path) })
 }
@@ -32,6 +32,7 @@ func OpenFS(files fs.FS, path string) (fs.File, error) {
 	return opened(path, func() (fs.File, error) { return files.Open(path) })
 }
 
+// opened counts the opening of a file, calls open, and gives its error a kind and the path.
 func opened[T any](path string, open func() (T, error)) (t T, err error) {
 	if Failing(Opening) {
 		err = errInjected
@@ -45,10 +46,10 @@ func opened[T any](path string, open func() (T, error)) (t T, err error) {
 	return t, diag.Inputf("%v", err).AtFile(path).WithCause(err)
 }
 
-// MapFile returns the whole of a regular file as a read-only block of kind File, shared with every other process that
-// maps it. A device, a pipe or a directory is an ErrInput. The file may be closed afterwards; what happens when it
-// changes is told in the package's comment. With WEIR_MAP=off in the environment, and where the system cannot map, the
-// file is read into memory of its own instead.
+// MapFile returns an entire regular file as a read-only block of kind File, shared with every other process that maps
+// it. A device, a pipe or a directory is an ErrInput. The file may be closed afterwards; the package's comment says
+// what happens when it changes. With WEIR_MAP=off in the environment, and on systems that cannot map, the file is read
+// into memory instead.
 func MapFile(f *os.File, label string) (*Block, error) {
 	bytes, err := regular(f, label)
 	if err != nil {
@@ -78,7 +79,7 @@ func MapFile(f *os.File, label string) (*Block, error) {
 	return b, nil
 }
 
-// regular returns the size of a regular file, and an ErrInput for what is not one.
+// regular returns the size of a regular file; an ErrInput for anything else.
 func regular(f *os.File, label string) (int64, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -90,7 +91,7 @@ func regular(f *os.File, label string) (int64, error) {
 	return info.Size(), nil
 }
 
-// describe names what a path leads to.
+// describe names a kind of file, for errors.
 func describe(mode os.FileMode) string {
 	for _, row := range []struct {
 		bits os.FileMode
@@ -125,7 +126,7 @@ func readFile(f *os.File, label string, bytes int64) (*Block, error) {
 	return b, nil
 }
 
-// readStep is how many bytes ReadAt asks for at once, so that a cancelled or failing read does not hold on for long.
+// readStep is the number of bytes that ReadAt asks for at once, so that a failing read ends soon.
 const readStep = 8 << 20
 
 // ReadAt fills bytes [at, at+n) of the block with bytes [off, off+n) of a file, by reads at a position: no page of the

@@ -2,5 +2,5 @@
 
 package mem
 
-// heldInMemory reports false: this system is not asked.
+// heldInMemory reports false: it is not known on this system.
 func heldInMemory(path string) bool { return false }

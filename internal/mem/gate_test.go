@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// TestGate: whoever enters finds what is guarded; what the last one out does happens once, when nobody is inside any
-// more.
+// TestGate: whoever enters finds the guarded value; the last function runs once, after everybody has left.
 func TestGate(t *testing.T) {
 	for range 200 {
 		var g Gate[*int]
@@ -46,7 +45,7 @@ func TestGate(t *testing.T) {
 	}
 }
 
-// TestGateTake: who takes a gate alone does so only if nobody else is inside, and what it opens again can be entered.
+// TestGateTake: Take alone succeeds only if nobody else is inside, and Open lets callers enter again.
 func TestGateTake(t *testing.T) {
 	var g Gate[int]
 	ended := 0

@@ -45,7 +45,7 @@ func MapGrowing(kind Kind, inPages bool, folder, label string, bytes int64) (*Bl
 	return b, nil
 }
 
-// Grow gives a block of MapGrowing the pages of its first bytes. It does nothing to what has them. Goroutines must not
+// Grow gives a block of MapGrowing the pages of its first to bytes, as far as it lacks them. Goroutines must not
 // grow a block at the same time.
 func (b *Block) Grow(to int64) error {
 	if !b.grows || b.closed.Load() {

@@ -10,20 +10,20 @@ type Holding struct {
 	Kind  Kind
 	Label string
 	Bytes int64 // logical size
-	Owner any   // as Own said; nil if nobody did
-	// Stack is the code that asked for it, the innermost call first. It begins with the user's line, or, where there is
-	// none, with the first outside this package.
+	Owner any   // given to Own; nil if none was
+	// Stack is the code that asked for it, the innermost call first. It begins with the user's line or, if there
+	// is none, with the first line outside this package.
 	Stack []runtime.Frame
 }
 
-// Own says on whose behalf a block is held.
+// Own records the owner on whose behalf a block is held.
 func (b *Block) Own(owner any) {
 	ledger.Lock()
 	defer ledger.Unlock()
 	b.owner = owner
 }
 
-// Holdings returns the live blocks in the order they came; those of one owner where owner is not nil.
+// Holdings returns the live blocks in the order they came; if owner is not nil, only those of that owner.
 func Holdings(owner any) []Holding {
 	var list []Holding
 	for _, b := range live() {

@@ -11,22 +11,22 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// keeper lets a mapped file be mapped in part: its addresses stay reserved, what is not kept has no pages and is in no
-// count, and faults when it is read.
+// keeper lets some ranges of a mapped file stay mapped: the other pages keep their addresses, are in no count, and
+// fault when they are read.
 type keeper struct {
 	lock     sync.Mutex
-	file     *os.File // of the same file as was mapped
+	file     *os.File // the mapped file, opened once more
 	bytes    int64
 	modified time.Time
-	kept     []span // sorted and apart
-	own      bool   // it is a file of the process's own, which nobody else changes
-	stat     stat   // room for what the system says
+	kept     []byteRange // sorted and disjoint
+	own      bool        // it is the process's own file, which nobody else changes
+	stat     stat        // room for the system's answer
 }
 
-// span is bytes [first, last) of a file.
-type span struct{ first, last int64 }
+// byteRange is bytes [first, last) of a file.
+type byteRange struct{ first, last int64 }
 
-// newKeeper returns nil if the system cannot map a file in part, or has no room for another open file.
+// newKeeper returns nil if the system cannot map ranges of a file, or has no room for another open file.
 func newKeeper(b *Block, f *os.File) *keeper {
 	info, err := f.Stat()
 	if err != nil {
@@ -36,9 +36,10 @@ func newKeeper(b *Block, f *os.File) *keeper {
 	if file == nil {
 		return nil
 	}
-	return &keeper{file: file, bytes: info.Size(), modified: info.ModTime(), kept: []span{{0, roundUp(b.size)}}}
+	return &keeper{file: file, bytes: info.Size(), modified: info.ModTime(), kept: []byteRange{{0, roundUp(b.size)}}}
 }
 
+// close closes the keeper's file.
 func (k *keeper) close() {
 	k.lock.Lock()
 	defer k.lock.Unlock()
@@ -48,30 +49,30 @@ func (k *keeper) close() {
 	}
 }
 
-// KeepAll maps the whole of a file again after Keep; a limit may refuse it. A file that was changed meanwhile is an
+// KeepAll maps the entire file again after Keep; a limit may refuse it. A file that was changed meanwhile is an
 // ErrInput. It does nothing to other blocks.
-func (b *Block) KeepAll() error { return b.keepOnly([]span{{0, roundUp(b.size)}}) }
+func (b *Block) KeepAll() error { return b.keepOnly([]byteRange{{0, roundUp(b.size)}}) }
 
-// Keep leaves of a mapped file the pages that hold these data, of which those are left out that do not lie in it:
-// nothing else of it may be read before KeepAll, or before a Keep that names it. It does nothing to other blocks, nor
-// where the system cannot map a file in part.
+// Keep leaves only the pages of a mapped file that hold these data mapped; data outside the file are ignored. Other
+// bytes of the file must not be read before KeepAll, or before a Keep that names them. It does nothing to other blocks,
+// nor on systems that cannot map ranges of a file.
 func (b *Block) Keep(data [][]byte) error {
 	if b.keep == nil {
 		return nil
 	}
-	return b.keepOnly(b.spans(data))
+	return b.keepOnly(b.pageRanges(data))
 }
 
-// Kept returns what Mapped would be after Keep.
+// Kept returns the value that Mapped would have after Keep.
 func (b *Block) Kept(data [][]byte) int64 {
 	if b.keep == nil {
 		return b.Mapped()
 	}
-	return total(joined(b.spans(data)))
+	return total(joined(b.pageRanges(data)))
 }
 
-// spans returns the pages of the block that hold data.
-func (b *Block) spans(data [][]byte) (want []span) {
+// pageRanges returns the pages of the block that hold data.
+func (b *Block) pageRanges(data [][]byte) (want []byteRange) {
 	base := uintptr(b.Pointer())
 	for _, d := range data {
 		at := uintptr(unsafe.Pointer(unsafe.SliceData(d)))
@@ -79,12 +80,13 @@ func (b *Block) spans(data [][]byte) (want []span) {
 			continue
 		}
 		first := int64(at - base)
-		want = append(want, span{first / pageSize * pageSize, roundUp(min(first+int64(len(d)), b.size))})
+		want = append(want, byteRange{first / pageSize * pageSize, roundUp(min(first+int64(len(d)), b.size))})
 	}
 	return want
 }
 
-func (b *Block) keepOnly(want []span) error {
+// keepOnly maps the wanted ranges that are not mapped, and unmaps all others.
+func (b *Block) keepOnly(want []byteRange) error {
 	k := b.keep
 	if k == nil || b.closed.Load() {
 		return nil
@@ -114,7 +116,7 @@ func (b *Block) keepOnly(want []span) error {
 		}
 	}
 	for _, s := range gone {
-		if b.system.hide(int(s.first), int(s.last)) != nil { // there is no room for another mapping: its pages stay
+		if b.system.hide(int(s.first), int(s.last)) != nil { // the system allows no further mapping: these pages stay
 			want = joined(append(want, s))
 		}
 	}
@@ -124,9 +126,9 @@ func (b *Block) keepOnly(want []span) error {
 	return nil
 }
 
-// Unchanged returns an ErrInput if a mapped file has another size or time of modification than when it was mapped.
-// It is nil for other blocks, and where the system does not copy descriptors. It takes nothing from Go's heap, and less
-// than a microsecond.
+// Unchanged returns an ErrInput if a mapped file has another size or time of modification than when it was mapped; nil
+// for other blocks, and on systems that do not copy descriptors. It allocates nothing and takes less than a
+// microsecond.
 func (b *Block) Unchanged() error {
 	k := b.keep
 	if k == nil {
@@ -140,6 +142,7 @@ func (b *Block) Unchanged() error {
 	return nil
 }
 
+// changed returns the error of a file that was changed.
 func (b *Block) changed() error {
 	return diag.Inputf("the file was changed after it was loaded").AtFile(b.label).
 		WithFix("load it again; replace a model by renaming a new file over it, or compile it with Options.Private")
@@ -157,10 +160,10 @@ func (b *Block) claimPages(bytes int64) error {
 	return nil
 }
 
-// joined sorts spans and joins those that touch.
-func joined(list []span) (out []span) {
+// joined sorts ranges and joins those that touch.
+func joined(list []byteRange) (out []byteRange) {
 	list = slices.Clone(list)
-	slices.SortFunc(list, func(a, b span) int { return cmp.Compare(a.first, b.first) })
+	slices.SortFunc(list, func(a, b byteRange) int { return cmp.Compare(a.first, b.first) })
 	for _, s := range list {
 		if n := len(out); n > 0 && s.first <= out[n-1].last {
 			out[n-1].last = max(out[n-1].last, s.last)
@@ -171,15 +174,15 @@ func joined(list []span) (out []span) {
 	return out
 }
 
-// without returns the parts of spans that lie in none of others; both are sorted and apart.
-func without(list, others []span) (out []span) {
+// without returns the bytes of list's ranges that lie in none of others; both are sorted and disjoint.
+func without(list, others []byteRange) (out []byteRange) {
 	for _, s := range list {
 		for _, o := range others {
 			if o.last <= s.first || o.first >= s.last {
 				continue
 			}
 			if o.first > s.first {
-				out = append(out, span{s.first, o.first})
+				out = append(out, byteRange{s.first, o.first})
 			}
 			s.first = o.last
 		}
@@ -190,7 +193,8 @@ func without(list, others []span) (out []span) {
 	return out
 }
 
-func total(list []span) (bytes int64) {
+// total returns the sum of the ranges' sizes.
+func total(list []byteRange) (bytes int64) {
 	for _, s := range list {
 		bytes += s.last - s.first
 	}

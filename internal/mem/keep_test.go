@@ -11,7 +11,7 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// TestKeep maps random parts of a file, whose contents and count are then right, and the whole again.
+// TestKeep maps random ranges of a file, then the entire file; contents and counts are right each time.
 func TestKeep(t *testing.T) {
 	if !outsideHeap {
 		t.Skip("no mappings here")

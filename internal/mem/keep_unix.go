@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inParts is whether a part of what is reserved can be given pages.
+// inParts reports whether a range of reserved memory can be given pages.
 const inParts = true
 
 // reserve takes addresses for so many bytes, with a guard page at both ends.
@@ -45,7 +45,7 @@ func again(f *os.File) (copied *os.File) {
 	return copied
 }
 
-// stat is what the system says of a file.
+// stat is the system's record of a file.
 type stat = unix.Stat_t
 
 // unchanged compares the file with what it was. The caller holds the lock.

@@ -2,16 +2,16 @@ package mem
 
 import "strings"
 
-// Extent is what the kernel says of some mappings, in bytes.
+// Extent is the kernel's count of some mappings, in bytes.
 type Extent struct {
 	Size     int64 // address space
 	Resident int64 // of it, in memory now
 }
 
-// maxName is how many bytes of a mapping's name the kernel keeps.
+// maxName is the number of bytes of a mapping's name that the kernel keeps.
 const maxName = 79
 
-// name returns what the kernel calls a block's mapping: weir:KIND:LABEL, of the characters it takes.
+// name returns the kernel's name of a block's mapping: weir:KIND:LABEL, of the characters it takes.
 func name(kind Kind, label string) string {
 	text := namePrefix + kind.String() + ":" + label
 	clean := func(r rune) rune {

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// KernelBytes returns what the kernel itself counts for the mappings that make up the given blocks, read from
-// /proc/self/smaps by address. A mapping that touches a block is counted whole: guard pages keep it from holding
+// KernelBytes returns the kernel's own count of the mappings that make up the given blocks, read from
+// /proc/self/smaps by address. A mapping that touches a block is counted in full: guard pages keep it from holding
 // anything else, so one that is larger than the ledger says would show. ok is false if the kernel does not tell.
 // Closed and empty blocks count nothing.
 func KernelBytes(blocks ...*Block) (e Extent, ok bool) {
@@ -29,7 +29,7 @@ func KernelBytes(blocks ...*Block) (e Extent, ok bool) {
 	return e, err == nil
 }
 
-// KernelNamed returns, by kind, what the kernel counts for every mapping of the process that carries one of our names,
+// KernelNamed returns, by kind, the kernel's count of every mapping of the process that carries one of our names,
 // whether or not the ledger knows it. File mappings carry none. ok is false if the kernel does not keep names.
 func KernelNamed() (kinds [Kinds]Extent, ok bool) {
 	if !namesWork {
@@ -103,13 +103,13 @@ func eachMapping(visit func(*kernelMapping)) error {
 }
 
 // kilobytes reads "   12 kB" as bytes.
-func kilobytes(text []byte) (int64, error) {
-	number := strings.TrimSpace(strings.TrimSuffix(string(bytes.TrimSpace(text)), "kB"))
+func kilobytes(field []byte) (int64, error) {
+	number := strings.TrimSpace(strings.TrimSuffix(string(bytes.TrimSpace(field)), "kB"))
 	n, err := strconv.ParseInt(number, 10, 64)
 	return n << 10, err
 }
 
-// namesWork is whether the kernel keeps names of anonymous mappings, tried once on a page of our own.
+// namesWork reports whether the kernel keeps names of anonymous mappings, tried once on a page of our own.
 var namesWork = func() bool {
 	page, err := unix.Mmap(-1, 0, int(pageSize), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
@@ -133,7 +133,7 @@ func setName(pages []byte, name string) error {
 	return nil
 }
 
-// nameMapping names a mapping where the kernel can; it is for reading only, so a refusal is no error.
+// nameMapping names a mapping if the kernel can. Names only help readers, so a refusal is no error.
 func nameMapping(pages []byte, name string) {
 	if namesWork {
 		_ = setName(pages, name)

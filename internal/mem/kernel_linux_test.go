@@ -11,6 +11,7 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
+// TestKernelAgrees: the kernel's count of blocks equals the ledger's, also after Protect; closed blocks count nothing.
 func TestKernelAgrees(t *testing.T) {
 	var blocks []*Block
 	var want Extent
@@ -49,6 +50,7 @@ func TestKernelAgrees(t *testing.T) {
 	}
 }
 
+// TestKernelNamed: the kernel's counts by name equal the ledger's by kind, also for labels with odd characters.
 func TestKernelNamed(t *testing.T) {
 	before, ok := KernelNamed()
 	if !ok {
@@ -77,6 +79,7 @@ func TestKernelNamed(t *testing.T) {
 	}
 }
 
+// TestDontNeedDropsPages: after DontNeed the kernel counts no resident pages of the file.
 func TestDontNeedDropsPages(t *testing.T) {
 	f := file(t, make([]byte, 64*pageSize))
 	b, err := MapFile(f, "model")
@@ -98,6 +101,7 @@ func TestDontNeedDropsPages(t *testing.T) {
 	}
 }
 
+// TestReadAtLeavesNoPages: ReadAt maps no page of the file.
 func TestReadAtLeavesNoPages(t *testing.T) {
 	f := file(t, make([]byte, 1<<20))
 	b := mustMap(t, Weights, "w", 1<<20)
@@ -114,6 +118,7 @@ func TestReadAtLeavesNoPages(t *testing.T) {
 	}
 }
 
+// TestTruncatedFileIsAnError: reading a mapped file that was cut short is an ErrInput with its name, not a crash.
 func TestTruncatedFileIsAnError(t *testing.T) {
 	f := file(t, make([]byte, 8*pageSize))
 	b, err := MapFile(f, "model.onnx")
@@ -131,6 +136,7 @@ func TestTruncatedFileIsAnError(t *testing.T) {
 	}
 }
 
+// TestPipeIsRefused: mapping a pipe is an ErrInput.
 func TestPipeIsRefused(t *testing.T) {
 	path := t.TempDir() + "/pipe"
 	if err := unix.Mkfifo(path, 0o600); err != nil {
@@ -147,6 +153,7 @@ func TestPipeIsRefused(t *testing.T) {
 	}
 }
 
+// TestProcessPeak: the process's peak grows by a block that was written and closed.
 func TestProcessPeak(t *testing.T) {
 	p, ok := ProcessBytes()
 	if !ok || p.Resident <= 0 || p.Peak < p.Resident/2 {

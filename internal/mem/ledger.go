@@ -15,22 +15,22 @@ import (
 // ledger holds every live block. Nothing else in the process knows them all.
 var ledger = struct {
 	sync.Mutex
-	oldest  *Block // of the live blocks: a list in the order of arrival
+	oldest  *Block // the head of a list of the live blocks, in the order of arrival
 	newest  *Block
 	totals  Totals
 	pending int64 // bytes of pages that are being asked for
 	limit   int64 // of pages; 0: none
 }{}
 
-// Totals is what the process holds now and has held at most, in bytes by kind. A peak of all kinds is not the sum of
-// the kinds' peaks, since those need not fall together.
+// Totals is the memory that the process holds now, and the most it has held, in bytes by kind. A peak of all kinds is
+// not the sum of the kinds' peaks, since those need not fall together.
 type Totals struct {
 	Current, Peak             [Kinds]int64 // logical sizes
 	MappedCurrent, MappedPeak [Kinds]int64 // rounded up to whole pages, or in a pool to its pieces
 	All, AllPeak              int64        // logical sizes, every kind but Foreign
 	MappedAll, MappedAllPeak  int64
 	Blocks                    int   // live blocks
-	Spilled, SpilledPeak      int64 // in files of the process's own: no memory, and in no other count
+	Spilled, SpilledPeak      int64 // in the process's own files: no memory, and in no other count
 	Cached                    int64 // free in pools: memory, and in no other count
 }
 
@@ -41,7 +41,7 @@ func Usage() Totals {
 	return ledger.totals
 }
 
-// ResetPeaks sets every peak to what is held now.
+// ResetPeaks sets every peak to the present value.
 func ResetPeaks() {
 	ledger.Lock()
 	defer ledger.Unlock()
@@ -68,7 +68,7 @@ func enter(b *Block) {
 	ledger.totals.rise(b.kind)
 }
 
-// leave strikes a block out.
+// leave removes a block from the ledger.
 func leave(b *Block) {
 	ledger.Lock()
 	defer ledger.Unlock()
@@ -89,14 +89,16 @@ func leave(b *Block) {
 	ledger.totals.add(b, -1)
 }
 
-// counted is what the totals count of a block, in bytes.
+// counted is a block's contribution to the totals, in bytes.
 type counted struct{ logical, mapped int64 }
 
+// add adds a block's contribution, or takes it away if sign is −1.
 func (t *Totals) add(b *Block, sign int64) {
 	t.count(b.kind, counted{sign * b.counted.logical, sign * b.counted.mapped})
 	t.Blocks += int(sign)
 }
 
+// count adds to the current sums of a kind, and to those of all kinds except Foreign.
 func (t *Totals) count(k Kind, more counted) {
 	t.Current[k] += more.logical
 	t.MappedCurrent[k] += more.mapped
@@ -107,7 +109,7 @@ func (t *Totals) count(k Kind, more counted) {
 	t.MappedAll += more.mapped
 }
 
-// rise notes the peaks after a block of a kind has come.
+// rise updates the peaks after a block of a kind was added.
 func (t *Totals) rise(k Kind) {
 	t.Peak[k] = max(t.Peak[k], t.Current[k])
 	t.MappedPeak[k] = max(t.MappedPeak[k], t.MappedCurrent[k])
@@ -115,7 +117,7 @@ func (t *Totals) rise(k Kind) {
 	t.MappedAllPeak = max(t.MappedAllPeak, t.MappedAll)
 }
 
-// recount changes what a live block counts.
+// recount changes a live block's contribution.
 func recount(b *Block, now counted) {
 	ledger.Lock()
 	defer ledger.Unlock()
@@ -154,6 +156,7 @@ func live() []*Block {
 	return blocks
 }
 
+// records returns the blocks' lines in the ledger.
 func records(blocks []*Block) []Record {
 	list := make([]Record, len(blocks))
 	for i, b := range blocks {
@@ -206,7 +209,7 @@ func inLibrary(function string) bool {
 	return false
 }
 
-// callers returns the stack above Map or MapFile; it is turned into lines only when somebody reads the ledger.
+// callers returns the stack above Map or MapFile as addresses; they become lines only when the ledger is read.
 func callers() []uintptr {
 	var pcs [64]uintptr
 	return slices.Clone(pcs[:runtime.Callers(2, pcs[:])])
@@ -220,9 +223,9 @@ var (
 // errLimit is the cause of a refusal by SetLimit.
 var errLimit = errors.New("more than the process's limit allows")
 
-// SetLimit makes the process's pages, of all kinds and with what pools keep, no more than so many bytes: what would
-// exceed them is refused, in words that name the limit. 0 is no limit. It returns the limit before. What is held
-// already is left alone.
+// SetLimit limits the process's pages, of all kinds and including the pools' free memory, to so many bytes: a request
+// that would exceed them is refused, with an error that names the limit. 0 is no limit. It returns the limit before.
+// Memory that is held already is not touched.
 func SetLimit(bytes int64) (before int64) {
 	ledger.Lock()
 	defer ledger.Unlock()
@@ -230,7 +233,7 @@ func SetLimit(bytes int64) (before int64) {
 	return before
 }
 
-// Limit returns what SetLimit set; 0 is no limit.
+// Limit returns the limit that SetLimit set; 0 is no limit.
 func Limit() int64 {
 	ledger.Lock()
 	defer ledger.Unlock()
@@ -249,14 +252,15 @@ func claim(bytes int64) error {
 	return nil
 }
 
+// unclaim takes back a claim.
 func unclaim(bytes int64) {
 	ledger.Lock()
 	defer ledger.Unlock()
 	ledger.pending -= bytes
 }
 
-// claimed takes pages for so many bytes. What is refused is asked for once more when pools have given back what they
-// keep. The caller writes the pages into the ledger, then calls unclaim for their whole number.
+// claimed takes pages for so many bytes. If they are refused, it asks once more after the pools have given back their
+// free memory. The caller writes the pages into the ledger, then calls unclaim for all of them.
 func claimed(bytes int64, get func() (mapping, error)) (m mapping, err error) {
 	for again := false; ; again = true {
 		if err = claim(roundUp(bytes)); err == nil {
@@ -271,23 +275,23 @@ func claimed(bytes int64, get func() (mapping, error)) (m mapping, err error) {
 	}
 }
 
-// Trim gives back what pools keep and nobody uses, and tells how many bytes that were.
+// Trim gives back the pools' free slabs, and returns their bytes.
 func Trim() (bytes int64) {
 	for _, p := range []*Pool{userPool, largePool} {
-		trimmed, _ := p.Trim() // what the system would not take back is no less trimmed
+		trimmed, _ := p.Trim() // slabs that the system would not take back count as trimmed too
 		bytes += trimmed
 	}
 	return bytes
 }
 
-// cached notes a change of what is free in pools.
+// cached records a change of the free bytes in pools.
 func cached(bytes int64) {
 	ledger.Lock()
 	defer ledger.Unlock()
 	ledger.totals.Cached += bytes
 }
 
-// mostHeld is how many blocks a refusal names.
+// mostHeld is the largest number of blocks that a refusal names.
 const mostHeld = 20
 
 // largest returns the records of the live blocks, the largest first, at most mostHeld of them.
@@ -297,7 +301,7 @@ func largest() []Record {
 	return records(blocks[:min(len(blocks), mostHeld)])
 }
 
-// refusal returns the ErrMemory for a block that could not be had; it carries the ledger.
+// refusal returns the ErrMemory for a block that was refused; it carries the ledger.
 func refusal(b *Block, cause error) error {
 	t := Usage()
 	var held []string
@@ -334,15 +338,15 @@ func refusal(b *Block, cause error) error {
 	return e.WithCause(&Refusal{Wanted: b.Record(), Held: t, Largest: most, Err: cause})
 }
 
-// Refusal is the cause inside an ErrMemory of this package: what was wanted, and what was held at that moment.
+// Refusal is the cause inside an ErrMemory of this package: the wanted block, and the memory held at that moment.
 type Refusal struct {
 	Wanted  Record
 	Held    Totals
-	Largest []Record // who held most: at most twenty, the largest first
+	Largest []Record // the largest live blocks, at most twenty, the largest first
 	Err     error    // the system's own error
 }
 
-// Error returns the system's words.
+// Error returns the system's message.
 func (r *Refusal) Error() string { return r.Err.Error() }
 
 // Unwrap returns the system's error.

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Machine returns the memory in bytes that the process can have at most: what the machine has, or the container that it
-// runs in, or its addresses reach. If the system does not tell, it is what an int counts.
+// Machine returns the most memory that the process can have, in bytes: the least of the machine's memory, its
+// container's limit and its address space. If the system does not tell, it is the largest int.
 func Machine() int64 { return machineOnce() }
 
 var machineOnce = sync.OnceValue(func() int64 {

@@ -5,6 +5,7 @@ import (
 	"testing"
 )
 
+// TestMachine: the machine's memory is positive, and known on Linux.
 func TestMachine(t *testing.T) {
 	m := Machine()
 	if m < 1<<20 {

@@ -5,7 +5,7 @@
 // KernelBytes asks the kernel the same question, so that the two can be compared. GOMEMLIMIT and Go's heap profile do
 // not see this memory.
 //
-// Where the system has no mapping calls (js/wasm, plan9) blocks are 64-byte-aligned pieces of Go's heap; OutsideHeap
+// If the system has no mapping calls (js/wasm, plan9), blocks are 64-byte-aligned pieces of Go's heap; OutsideHeap
 // tells.
 //
 // # Guard pages
@@ -34,7 +34,7 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// Kind says what a block is for. The ledger counts each kind apart.
+// Kind is the purpose of a block. The ledger counts each kind separately.
 type Kind uint8
 
 // The kinds, in the order of the certificate's sum; Kinds is their number.
@@ -46,7 +46,7 @@ const (
 	Code                // machine code (see MapCode)
 	Tensors             // arrays of the user
 	File                // a file's contents, mapped or read
-	Foreign             // memory that other code made, and lends: in no sum of kinds (see Lent)
+	Foreign             // memory that other code made and lends: in no sum of kinds (see Lent)
 	Kinds   = iota
 )
 
@@ -70,21 +70,21 @@ type Block struct {
 	callers []uintptr
 	owner   any // the ledger's lock guards it
 	live    bool
-	older   *Block // that the ledger holds: guarded so too
+	older   *Block // neighbours in the ledger's list, which its lock guards
 	newer   *Block
 	counted counted
-	keep    *keeper    // of a mapped file that can be mapped in part; nil else
-	pages   *SpillFile // of MapPages: the file; nil else
+	keep    *keeper    // of a mapped file of which ranges can be mapped; else nil
+	pages   *SpillFile // of MapPages: the file; else nil
 	grows   bool       // see MapGrowing
 	system  mapping
 	data    atomic.Pointer[byte] // nil once closed, and for an empty block
 	closed  atomic.Bool
-	pool    *Pool // that it is a piece of; nil if it has a mapping of its own
+	pool    *Pool // the pool that its piece is from; nil if it has a mapping of its own
 	piece   *piece
-	release func() // of Lent: gives the memory back to who made it; nil else
+	release func() // of Lent: gives the memory back to the code that made it; else nil
 }
 
-// Map returns a zeroed block of the given logical size. The kernel hands out its pages as they are touched, but for
+// Map returns a zeroed block of the given logical size. The kernel hands out its pages as they are touched, except for
 // arenas and scratch, which have them from the start. Zero bytes are legal and take nothing. A refusal is an ErrMemory
 // whose text lists what the process already holds.
 func Map(kind Kind, label string, bytes int64) (*Block, error) {
@@ -109,9 +109,9 @@ func Map(kind Kind, label string, bytes int64) (*Block, error) {
 		defer unclaim(roundUp(bytes))
 		b.adopt(system)
 		switch {
-		case kind == Weights: // they are copied in whole
+		case kind == Weights: // they are written in full
 			system.large()
-		// not in large pages, which the kernel may have to clear space for first
+		// not in large pages, for which the kernel may have to move memory first
 		case bytes <= Ready && (kind == Arena || kind == Scratch):
 			system.populate()
 		}
@@ -120,9 +120,9 @@ func Map(kind Kind, label string, bytes int64) (*Block, error) {
 	return b, nil
 }
 
-// MapGuarded is Map for finding faults: the block's last byte is the last of its page, so that what reads or writes one
-// byte further faults at once. Its address is aligned to what its size is a multiple of. It is Map if there are no
-// guard pages.
+// MapGuarded is Map for finding faults: the block's last byte is the last of its page, so that an access one byte
+// further faults at once. Its address is aligned to the greatest power of two, up to a page, that divides its size. It
+// is Map if there are no guard pages.
 func MapGuarded(kind Kind, label string, bytes int64) (*Block, error) {
 	b, err := Map(kind, label, bytes)
 	if err == nil && outsideHeap && bytes > 0 {
@@ -131,8 +131,8 @@ func MapGuarded(kind Kind, label string, bytes int64) (*Block, error) {
 	return b, err
 }
 
-// Ready is the size up to which working memory has its pages at once: one fault for each of them would make a first run
-// half as long again. What is larger may be planned at a bound that few runs reach.
+// Ready is the largest size of working memory that gets its pages at once: a fault for each page would make a first run
+// take half as long again. A larger block may be planned for a bound that few runs reach.
 const Ready = 64 << 20
 
 // adopt makes the system's mapping the block's memory.
@@ -142,7 +142,7 @@ func (b *Block) adopt(m mapping) {
 	b.data.Store(unsafe.SliceData(m.pages))
 }
 
-// Kind returns what the block is for.
+// Kind returns the block's purpose.
 func (b *Block) Kind() Kind { return b.kind }
 
 // Label returns the name it was given.
@@ -151,8 +151,8 @@ func (b *Block) Label() string { return b.label }
 // Size returns the logical size in bytes, as it was asked for; it outlives Close.
 func (b *Block) Size() int64 { return b.size }
 
-// Mapped returns the bytes the system was asked for: Size rounded up to whole pages, guard pages not counted. Of a file
-// it is what Keep left, of a block that grows what it has.
+// Mapped returns the bytes of pages taken from the system: Size rounded up to whole pages, without guard pages. For a
+// file it is the bytes that Keep left, for a growing block the bytes that it has.
 func (b *Block) Mapped() int64 {
 	if b.keep == nil && !b.grows {
 		return b.mapped
@@ -163,7 +163,7 @@ func (b *Block) Mapped() int64 {
 }
 
 // Bytes returns the block's memory, of length and capacity Size; nil after Close. A slice taken before Close is dead
-// after it: reading it faults, or reads what was mapped there since (see SetPoison).
+// after it: reading it faults, or reads memory that was mapped there since (see SetPoison).
 func (b *Block) Bytes() []byte {
 	first := b.data.Load()
 	if first == nil {
@@ -175,13 +175,13 @@ func (b *Block) Bytes() []byte {
 // Pointer returns the address of the first byte; nil after Close and for an empty block.
 func (b *Block) Pointer() unsafe.Pointer { return unsafe.Pointer(b.data.Load()) }
 
-// Close gives the memory back and strikes the block from the ledger. Later calls do nothing.
+// Close gives the memory back and removes the block from the ledger. Later calls do nothing.
 func (b *Block) Close() error {
 	if b.closed.Swap(true) {
 		return nil
 	}
 	had := b.data.Swap(nil) != nil
-	// its bytes count as kept before they count no more as the block's, so that no limit is passed meanwhile
+	// its bytes are added to the pool's before they leave the block's count, so that no limit is exceeded meanwhile
 	if b.pool != nil {
 		defer leave(b)
 		return b.pool.put(b.piece)
@@ -247,29 +247,29 @@ func (b *Block) DontNeed(off, n int64) {
 	b.system.drop(b.pagesOf(off, n))
 }
 
-// Discard gives the system the pages that hold nothing but part, which is of a block that is not a file's: their
-// contents are lost. The block counts them still.
-func (b *Block) Discard(part []byte) {
-	if len(part) == 0 || b.system.file || !outsideHeap || b.pool != nil || b.closed.Load() {
+// Discard gives the system the pages that lie entirely in piece, a range of the block's bytes: their contents are lost.
+// The block still counts them, and must not be a file's.
+func (b *Block) Discard(piece []byte) {
+	if len(piece) == 0 || b.system.file || !outsideHeap || b.pool != nil || b.closed.Load() {
 		return
 	}
-	at := int64(uintptr(unsafe.Pointer(unsafe.SliceData(part))) - uintptr(b.Pointer()))
-	if at < 0 || at > b.size-int64(len(part)) {
-		panic(diag.Internalf("mem: %d bytes at %d to be discarded of a block of %d", len(part), at, b.size))
+	at := int64(uintptr(unsafe.Pointer(unsafe.SliceData(piece))) - uintptr(b.Pointer()))
+	if at < 0 || at > b.size-int64(len(piece)) {
+		panic(diag.Internalf("mem: %d bytes at %d to be discarded of a block of %d", len(piece), at, b.size))
 	}
-	if first, last := roundUp(at), (at+int64(len(part)))/pageSize*pageSize; first < last {
+	if first, last := roundUp(at), (at+int64(len(piece)))/pageSize*pageSize; first < last {
 		b.system.drop(int(first), int(last))
 	}
 }
 
-// fetch is DontNeed's opposite.
+// fetch is the opposite of DontNeed.
 func (b *Block) fetch(off, n int64) {
 	if n > 0 && b.system.file && !b.closed.Load() {
 		b.system.fetch(b.pagesOf(off, n))
 	}
 }
 
-// pagesOf returns where the pages that hold bytes [off, off+n) begin and end.
+// pagesOf returns the byte range of the pages that hold bytes [off, off+n).
 func (b *Block) pagesOf(off, n int64) (first, last int) {
 	return int(off / pageSize * pageSize), int(min(roundUp(off+n), b.mapped))
 }
@@ -289,7 +289,7 @@ func WholePages(bytes int64) int64 { return roundUp(bytes) }
 // OutsideHeap reports whether blocks lie outside Go's heap on this system.
 func OutsideHeap() bool { return outsideHeap }
 
-// access is what a page allows.
+// access is the kind of access that a page allows.
 type access uint8
 
 const (
@@ -299,10 +299,10 @@ const (
 	readExecute
 )
 
-// mapping is what the system gave. pages is the payload, rounded up to whole pages where there are pages; reserved also
+// mapping is memory from the system. pages is the payload, rounded up to whole pages if there are pages; reserved also
 // holds the guard pages.
 type mapping struct {
 	pages    []byte
 	reserved []byte
-	file     bool // a view of a file, to be given back as such
+	file     bool // a view of a file, which is given back by another call on some systems
 }

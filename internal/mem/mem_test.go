@@ -25,6 +25,7 @@ func mustMap(t *testing.T, kind Kind, label string, size int64) *Block {
 	return b
 }
 
+// TestMap: blocks of several sizes are zeroed, aligned, counted, and gone after Close.
 func TestMap(t *testing.T) {
 	before := Usage()
 	for _, size := range []int64{0, 1, 63, 64, pageSize - 1, pageSize, pageSize + 1, 1<<20 + 7} {
@@ -67,6 +68,7 @@ func TestMap(t *testing.T) {
 	}
 }
 
+// TestMapRefuses: a negative size is an ErrInput; a huge one is an ErrMemory that carries the ledger.
 func TestMapRefuses(t *testing.T) {
 	if _, err := Map(Arena, "a", -1); !errors.Is(err, diag.ErrInput) {
 		t.Errorf("a negative size: %v", err)
@@ -89,6 +91,7 @@ func TestMapRefuses(t *testing.T) {
 	}
 }
 
+// TestPeaks: peaks count blocks that are closed again, and ResetPeaks sets them to the present values.
 func TestPeaks(t *testing.T) {
 	a := mustMap(t, Scratch, "a", 1000)
 	ResetPeaks()
@@ -113,6 +116,7 @@ func TestPeaks(t *testing.T) {
 	c.Close()
 }
 
+// TestLiveNamesTheLine: a live block's record names the line that asked for it.
 func TestLiveNamesTheLine(t *testing.T) {
 	_, file, line, _ := runtime.Caller(0)
 	b := mustMapHere(Tensors, "x", 10) // line+1
@@ -136,6 +140,7 @@ func TestLiveNamesTheLine(t *testing.T) {
 	}
 }
 
+// mustMapHere maps a block; its caller's line is the one that the test expects.
 func mustMapHere(kind Kind, label string, size int64) *Block {
 	b, err := Map(kind, label, size)
 	if err != nil {
@@ -144,6 +149,7 @@ func mustMapHere(kind Kind, label string, size int64) *Block {
 	return b
 }
 
+// TestFailAfter: so many takings succeed and the next fails, and nothing is left.
 func TestFailAfter(t *testing.T) {
 	before := Usage().Blocks
 	for n := range int64(4) {
@@ -171,6 +177,7 @@ func TestFailAfter(t *testing.T) {
 	}
 }
 
+// TestWritten: the highest written byte is found in memory of several sizes.
 func TestWritten(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for size := range 70 {
@@ -194,6 +201,7 @@ func TestWritten(t *testing.T) {
 	}
 }
 
+// TestProtect: a read-only block keeps its contents and faults when written; a closed block is an ErrClosed.
 func TestProtect(t *testing.T) {
 	b := mustMap(t, Weights, "w", 100)
 	b.Bytes()[0] = 9
@@ -222,6 +230,7 @@ func faults(f func()) (faulted bool) {
 	return CatchFaults(func() error { f(); return nil }) != nil
 }
 
+// TestPoisonFaultsOnStaleMemory: under SetPoison reading a closed block is an ErrClosed.
 func TestPoisonFaultsOnStaleMemory(t *testing.T) {
 	before := SetPoison(true)
 	defer SetPoison(before)
@@ -247,6 +256,7 @@ func TestPoisonFaultsOnStaleMemory(t *testing.T) {
 	}
 }
 
+// TestPoisonReleasesTheOldest: closed blocks stay within the limit of addresses, and all go when poisoning ends.
 func TestPoisonReleasesTheOldest(t *testing.T) {
 	if !outsideHeap {
 		t.Skip("Go's heap keeps no closed block")
@@ -270,6 +280,7 @@ func TestPoisonReleasesTheOldest(t *testing.T) {
 	SetPoison(before)
 }
 
+// TestCatchFaultsLetsOthersPass: panics that are not faults in blocks go on.
 func TestCatchFaultsLetsOthersPass(t *testing.T) {
 	own := errors.New("own")
 	if err := CatchFaults(func() error { return own }); err != own {
@@ -305,6 +316,7 @@ func file(t *testing.T, contents []byte) *os.File {
 	return f
 }
 
+// TestMapFile: files of several sizes, mapped and read, have their contents, cannot be written, and are counted.
 func TestMapFile(t *testing.T) {
 	for _, setting := range []string{"", "off"} {
 		t.Setenv("WEIR_MAP", setting)
@@ -346,6 +358,7 @@ func TestMapFile(t *testing.T) {
 	}
 }
 
+// TestMapFileRefuses: a directory, a device and a closed file are errors.
 func TestMapFileRefuses(t *testing.T) {
 	f, err := os.Open(t.TempDir())
 	if err != nil {
@@ -370,6 +383,7 @@ func TestMapFileRefuses(t *testing.T) {
 	}
 }
 
+// TestReadAt: reads fill their range and nothing else; ranges outside the file are errors.
 func TestReadAt(t *testing.T) {
 	contents := []byte("0123456789")
 	tests := []struct {
@@ -418,6 +432,7 @@ func TestReadAt(t *testing.T) {
 	}
 }
 
+// TestConcurrent maps and closes blocks from several goroutines; the ledger ends as it began.
 func TestConcurrent(t *testing.T) {
 	before := Usage()
 	done := make(chan bool)
@@ -442,6 +457,7 @@ func TestConcurrent(t *testing.T) {
 	}
 }
 
+// TestBytes formats and parses sizes, and refuses malformed ones.
 func TestBytes(t *testing.T) {
 	tests := []struct {
 		n    int64

@@ -6,7 +6,7 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// movePiece is how much Move copies before it lets the pages behind it go.
+// movePiece is the number of bytes that Move copies before it lets the copied pages go.
 const movePiece = 4 << 20
 
 // Move copies from into to, of the same length. If from lies in a mapped file, the file's pages are let go piece by
@@ -26,7 +26,7 @@ func Move(to, from []byte) {
 	}
 }
 
-// Copy copies a piece at a time: Go's collector waits for each, and ask, if not nil, is asked between them whether to
+// Copy copies a piece at a time, since Go's collector waits for each. Between them it calls ask, if not nil, whether to
 // go on; its error ends the copy.
 func Copy(to, from []byte, ask func() error) error {
 	n := min(len(to), len(from))
@@ -45,9 +45,9 @@ func Copy(to, from []byte, ask func() error) error {
 // copyPiece takes less than a millisecond, page faults included.
 const copyPiece = 1 << 20
 
-// Fetch has the pages of mapped files that hold these data in memory, and in the process's page table, at once; data
-// that lie side by side in one go. It does nothing to other memory. It is advice: what is not done now is done as the
-// data are read, a few pages at a time.
+// Fetch brings the pages of mapped files that hold these data into memory, and into the process's page table, at once;
+// adjacent data with one call. It does nothing to other memory. It is advice: pages that are not fetched now come when
+// they are read, a few at a time.
 func Fetch(data [][]byte) {
 	var side *Block
 	var first, end int64
@@ -70,8 +70,8 @@ func Fetch(data [][]byte) {
 	flush()
 }
 
-// Read runs a function that reads data of a mapped file, of which there may be more than there is memory. What cannot
-// be read is an error: an ErrInput if the file was cut short.
+// Read runs a function that reads data of a mapped file, which may be larger than the memory. A failed read is an
+// error: an ErrInput if the file was cut short.
 func Read(data []byte, read func() error) error {
 	if Failing(Room) {
 		return diag.New(diag.ErrMemory, "%s of weights that were left in their file: %v", FormatBytes(int64(len(data))),
@@ -87,7 +87,7 @@ func Forget(data []byte) {
 	}
 }
 
-// fileOf returns the mapped file that data lies in, and where; nil if it lies in none.
+// fileOf returns the mapped file that data lies in, and the offset there; nil if it lies in none.
 func fileOf(data []byte) (*Block, int64) {
 	if len(data) == 0 {
 		return nil, 0

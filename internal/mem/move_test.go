@@ -5,6 +5,7 @@ import (
 	"testing"
 )
 
+// TestMove: Move copies all bytes and leaves none of the file resident; Forget leaves none either.
 func TestMove(t *testing.T) {
 	contents := make([]byte, 2*movePiece+5*int(pageSize)+3)
 	for i := range contents {
@@ -40,6 +41,7 @@ func TestMove(t *testing.T) {
 	}
 }
 
+// TestFileOf: data at the edges of a file are found in it, other data are not.
 func TestFileOf(t *testing.T) {
 	b, err := MapFile(file(t, make([]byte, 100)), "model")
 	if err != nil {

@@ -7,11 +7,11 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// MapPages returns a block of kind File, of zeros, whose pages lie in a file of the process's own, in a folder as
-// NewSpill takes it. It can be written until Protect makes it read-only; what is written need not stay in memory, and
-// is none of the process's anonymous memory. The file has all of its room from the start: writing to the block needs no
+// MapPages returns a block of kind File, of zeros, whose pages lie in the process's own file, in a folder as NewSpill
+// takes it. It can be written until Protect makes it read-only; written pages need not stay in memory, and are not
+// counted as the process's anonymous memory. The file has all of its room from the start: writing to the block needs no
 // more. Close removes the file. Errors are NewSpill's, and an ErrMemory if the block cannot be mapped. On systems that
-// do not map files, it is memory.
+// do not map files, the block is memory.
 func MapPages(folder, label string, bytes int64) (*Block, error) {
 	if bytes == 0 || !outsideHeap {
 		return Map(File, label, bytes)
@@ -56,23 +56,23 @@ func newPages(folder, label string, bytes int64) (*SpillFile, error) {
 	return s, nil
 }
 
-// InPages reports whether the block's pages lie in a file of the process's own.
+// InPages reports whether the block's pages lie in the process's own file.
 func (b *Block) InPages() bool { return b.pages != nil }
 
-// keepRoom gives back the room of what Keep left out of a file of the process's own, whose contents are lost then.
-func (b *Block) keepRoom(want []span) {
+// keepRoom gives back the disk room of the pages that Keep left out of the process's own file; their contents are lost.
+func (b *Block) keepRoom(want []byteRange) {
 	if b.pages == nil || b.pages.file == nil {
 		return
 	}
-	for _, s := range without([]span{{0, roundUp(b.size)}}, want) {
+	for _, s := range without([]byteRange{{0, roundUp(b.size)}}, want) {
 		punch(b.pages.file, s.first, s.last-s.first)
 	}
 }
 
-// zeros is what is written to give a file its room, if the system has no call for that.
+// zeros is the number of bytes written at once to give a file its room, if the system has no call for that.
 const zeros = 1 << 20
 
-// allocateOrWrite is allocate, or writes zeros.
+// allocateOrWrite calls allocate, or writes zeros if the system has no such call.
 func allocateOrWrite(f *os.File, bytes int64) error {
 	err := allocate(f, bytes)
 	if err == nil || !isUnsupported(err) {

@@ -59,7 +59,7 @@ func TestFullDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for err == nil { // what is left is somebody else's
+	for err == nil { // fill the room that is left
 		_, err = fill.Write(make([]byte, 64<<10))
 	}
 	if err := CatchFaults(func() error { Fill(first, 1); return nil }); err != nil {

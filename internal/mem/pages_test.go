@@ -10,8 +10,8 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// TestMapPages writes a block that lies in a file: its contents stay when its pages are let go of, it is no anonymous
-// memory, and nothing of it is left in the folder.
+// TestMapPages writes a block that lies in a file: its contents stay when its pages are dropped, it takes no anonymous
+// memory, and the folder is empty afterwards.
 func TestMapPages(t *testing.T) {
 	folder := t.TempDir()
 	before := Usage()
@@ -57,7 +57,7 @@ func TestMapPages(t *testing.T) {
 	}
 }
 
-// TestFolders makes files in folders that do not take them: the errors name the folder.
+// TestFolders makes files in folders that cannot hold them: the errors name the folder.
 func TestFolders(t *testing.T) {
 	if !outsideHeap {
 		t.Skip("no files are mapped here")
@@ -85,7 +85,7 @@ func TestFolders(t *testing.T) {
 	}
 }
 
-// TestNoRoom has the system refuse the room of files: that is an ErrMemory, and leaves nothing.
+// TestNoRoom: a refusal of a file's room is an ErrMemory, and leaves nothing.
 func TestNoRoom(t *testing.T) {
 	if !outsideHeap {
 		t.Skip("no files are mapped here")
@@ -110,8 +110,8 @@ func TestNoRoom(t *testing.T) {
 	}
 }
 
-// TestGrowing fills blocks as they grow, in memory and in files, beside a limit: only what they have is counted and
-// asked for.
+// TestGrowing fills blocks as they grow, in memory and in files, under a limit: only the pages that they have are
+// counted.
 func TestGrowing(t *testing.T) {
 	for _, inPages := range []bool{false, true} {
 		before, start := Usage(), live()

@@ -8,33 +8,33 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// Pool hands out pieces of blocks: for memory that comes and goes in small pieces, for each of which a mapping of its
-// own would cost more than what is done with it. A piece is a Block like any other, with its own line in the ledger;
-// what a pool holds besides is Totals.Cached.
+// Pool hands out pieces of slabs, for memory that comes and goes in small pieces: a mapping for each would cost more
+// than its use. A piece is a Block like any other, with its own line in the ledger; the free memory of pools is
+// Totals.Cached.
 //
-// The pieces of a block lie in the order of their addresses, and a free one has no free neighbour: what is given back
-// is joined with what is free beside it. Free pieces stand in lists by class of size, sixteen to each power of two; a
-// request takes the smallest that it finds in its own class, or else one of the next class that has any, and gives back
-// what it does not need. So both ways take the same time whatever there is. A block that is wholly free is kept, up to
-// a limit, until somebody else is refused memory.
+// The pieces of a slab are linked in the order of their addresses, and a free piece has no free neighbour: a piece that
+// is given back is joined with its free neighbours. Free pieces are in lists by class of size, sixteen to each power of
+// two; a request takes the smallest of those that it looks at in its own class, or else one of the next class that has
+// any, and gives back the rest of the piece. So taking and giving back take constant time. A slab that is entirely free
+// is kept, up to a limit, until another request for memory is refused.
 type Pool struct {
 	mu      sync.Mutex
 	free    [classes]*piece
 	some    [(classes + 63) / 64]uint64 // by class: whether there is a free piece
 	slabs   map[*slab]bool
-	idle    int64 // bytes of slabs that are wholly free
+	idle    int64 // bytes of slabs that are entirely free
 	held    int64 // bytes of slabs
 	current int64 // bytes of pieces
 	peak    int64
 	byClass [classes]Class
-	spare   *piece // that stand for nothing: a list, spares of them
+	spare   *piece // a list of unused structs, spares in number
 	spares  int
 
-	most  int64 // bytes of a piece: what is larger has a mapping of its own
+	most  int64 // the largest piece, in bytes; a larger block has a mapping of its own
 	least int64 // bytes of a slab
-	keep  int64 // bytes of wholly free slabs that are kept
+	keep  int64 // bytes of entirely free slabs that are kept
 
-	wanted int64 // and as many more, which somebody is going to ask for again
+	wanted int64 // bytes kept beside keep, since a caller of Again will ask for them
 }
 
 // slab is a mapping that a pool cuts up.
@@ -44,7 +44,7 @@ type slab struct {
 	used   int64 // bytes of its pieces that are handed out
 }
 
-// piece is part of a slab.
+// piece is a range of a slab's bytes.
 type piece struct {
 	slab          *slab
 	at, bytes     int64
@@ -57,9 +57,9 @@ type piece struct {
 const (
 	pieceAlign = 64      // of addresses and sizes, in bytes
 	slabBytes  = 1 << 20 // of a slab
-	largeSlab  = 2 << 20 // one of so many bytes or more has large pages: it is written and read whole
-	mostPooled = 1 << 17 // bytes of a piece; what is larger has a mapping of its own
-	mostIdle   = 4 << 20 // bytes of wholly free slabs that are kept
+	largeSlab  = 2 << 20 // a slab of so many bytes or more has large pages: it is written and read in full
+	mostPooled = 1 << 17 // the largest piece, in bytes; a larger block has a mapping of its own
+	mostIdle   = 4 << 20 // bytes of entirely free slabs that are kept
 	classes    = 16 * 44 // enough for a piece as large as an address space
 	searched   = 8       // pieces of a request's own class that are looked at
 )
@@ -77,39 +77,39 @@ func classOf(bytes int64) int {
 // Pooled reports whether Take has memory of so many bytes from the pool.
 func Pooled(bytes int64) bool { return bytes > 0 && bytes <= mostPooled && outsideHeap }
 
-// PooledPages returns the most that the pool asks the system for, in bytes, for small memory of so many bytes together.
+// PooledPages returns an upper bound of the bytes that the pool asks the system for, for small blocks of so many bytes
+// in all.
 func PooledPages(bytes int64) int64 {
 	const used = slabBytes - mostPooled // of a slab, before the next is asked for
 	return (bytes + used - 1) / used * slabBytes
 }
 
-// Tensors of the user come out of one pool, and large arrays, which live as long as an operation or two, out of
-// another: its slabs are as large as a piece.
+// The user's tensors come from one pool; large arrays, which live for an operation or two, from another, whose slabs
+// are as large as a piece.
 var (
 	userPool  = newPool(mostPooled, mostIdle)
 	largePool = newPool(mostLarge, mostLarge)
 )
 
-// newPool returns a pool of pieces of up to most bytes, which keeps up to keep bytes of slabs that are wholly free.
+// newPool returns a pool of pieces of up to most bytes, which keeps up to keep bytes of slabs that are entirely free.
 func newPool(most, keep int64) *Pool {
 	return &Pool{slabs: map[*slab]bool{}, most: most, least: slabBytes, keep: keep}
 }
 
-// Fragmented returns what Trim cannot give back of Totals.Cached: it lies beside pieces that are handed out.
+// Fragmented returns the bytes of Totals.Cached that Trim cannot give back, since they lie beside pieces in use.
 func Fragmented() int64 { return userPool.Stats().Fragmented + largePool.Stats().Fragmented }
 
-// mostLarge is the size in bytes up to which large arrays' memory is kept when it is given back, and of all that is.
+// mostLarge is the largest size in bytes of a large array whose memory is kept, and of all such memory.
 const mostLarge = 64 << 20
 
-// TakeArray is Map for an array: memory of a pool, asked for at the line that callers say. Its bytes are zero if zeroed
-// says so, and else whatever was there before.
-// It uses b, which is nothing yet, for the block unless that has a mapping of its own.
+// TakeArray is Map for an array: memory of a pool, requested at the line of callers. Its bytes are zero if zeroed is
+// true; otherwise they are undefined. It uses b, an empty Block, for the result unless that has a mapping of its own.
 func TakeArray(b *Block, bytes int64, callers []uintptr, zeroed bool) (*Block, error) {
 	b.kind, b.label, b.size, b.callers = Tensors, "array", bytes, callers
 	return poolOf(bytes).cut(b, zeroed)
 }
 
-// poolOf returns the pool for memory of so many bytes that comes and goes.
+// poolOf returns the pool for short-lived memory of so many bytes.
 func poolOf(bytes int64) *Pool {
 	if bytes > mostPooled {
 		return largePool
@@ -117,13 +117,13 @@ func poolOf(bytes int64) *Pool {
 	return userPool
 }
 
-// Again has pools keep so many bytes more than they do by themselves, or with a negative number fewer, of memory that
-// TakeAgain gave, when it is given back: whoever asked for it is going to do so again. Trim gives it back all the same,
-// and so does whoever is refused memory.
+// Again makes pools keep so many bytes more than they do by themselves (fewer, if the number is negative) of memory
+// from TakeAgain after it is given back, since its user will ask for it again. Trim, and a request that is refused
+// memory, still give it back to the system.
 func Again(bytes int64) error { return largePool.want(bytes) }
 
-// TakeAgain is Map for memory that is soon given back and asked for again: it comes out of a pool, with whatever was
-// there before.
+// TakeAgain is Map for memory that is soon given back and asked for again: it comes from a pool, and its contents are
+// undefined.
 func TakeAgain(kind Kind, label string, bytes int64) (*Block, error) {
 	return poolOf(bytes).cut(&Block{kind: kind, label: label, size: bytes, callers: callers()}, false)
 }
@@ -131,20 +131,20 @@ func TakeAgain(kind Kind, label string, bytes int64) (*Block, error) {
 // UserPool returns the pool of the user's tensors.
 func UserPool() *Pool { return userPool }
 
-// Take is Map for memory that comes and goes: zeroed, aligned to 64 bytes, of exactly the given size in the ledger.
-// Close gives it back to the pool. What is large has a mapping of its own, and under SetPoison everything has.
+// Take is Map for short-lived memory: zeroed, aligned to 64 bytes, of exactly the given size in the ledger. Close gives
+// it back to the pool. A large block has a mapping of its own, and under SetPoison every block has.
 func (p *Pool) Take(kind Kind, label string, bytes int64) (*Block, error) {
 	return p.cut(&Block{kind: kind, label: label, size: bytes, callers: callers()}, true)
 }
 
-// largest returns the largest piece, in bytes: what is larger would not be kept.
+// largest returns the size of the largest piece, in bytes: a larger slab would not be kept.
 func (p *Pool) largest() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return max(p.most, p.wanted)
 }
 
-// unwritten is every byte of an array that is to be written whole, under SetPoison: what is read before that shows.
+// unwritten fills an array that will be written in full, under SetPoison: a read before the write then shows.
 const unwritten = 0xa5
 
 // cut gives a block its memory.
@@ -161,7 +161,7 @@ func (p *Pool) cut(b *Block, zeroed bool) (*Block, error) {
 		return nil, refusal(b, errInjected)
 	}
 	at, err := p.take((bytes + pieceAlign - 1) / pieceAlign * pieceAlign)
-	if err != nil { // there is no room for another slab; there may be for this
+	if err != nil { // no memory for another slab; there may be enough for this block
 		return Map(kind, label, bytes)
 	}
 	pages := at.slab.system.pages[at.at : at.at+at.bytes : at.at+at.bytes]
@@ -226,7 +226,7 @@ func (p *Pool) find(bytes int64) (best *piece) {
 	return best
 }
 
-// shed gives wholly free slabs back, the largest first, until they come to so many bytes, or none is left.
+// shed gives back entirely free slabs, the largest first, until at most so many bytes of them are left.
 func (p *Pool) shed(bytes int64) error {
 	for c := classes - 1; c >= 0 && bytes > 0 && p.idle > 0; c-- {
 		for at := p.free[c]; at != nil && bytes > 0; {
@@ -243,7 +243,7 @@ func (p *Pool) shed(bytes int64) error {
 	return nil
 }
 
-// grow takes another slab, of at least so many bytes. It takes the place of those that are free, and too small.
+// grow takes another slab, of at least so many bytes, and gives back free slabs that are too small.
 func (p *Pool) grow(bytes int64) (*piece, error) {
 	if err := p.shed(bytes); err != nil {
 		return nil, err
@@ -303,7 +303,7 @@ func (p *Pool) put(at *piece) error {
 	return nil
 }
 
-// want changes how many bytes of wholly free slabs are kept, and gives back what is more.
+// want changes the number of bytes of entirely free slabs that are kept, and gives back the excess.
 func (p *Pool) want(bytes int64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -311,10 +311,10 @@ func (p *Pool) want(bytes int64) error {
 	return p.shed(p.idle - p.keep - p.wanted)
 }
 
-// mostSpare is the most pieces that stand for nothing and wait to stand for something.
+// mostSpare is the largest number of unused piece structs that are kept.
 const mostSpare = 256
 
-// fresh returns a piece that stands for nothing yet.
+// fresh returns an unused piece struct.
 func (p *Pool) fresh() *piece {
 	if p.spare == nil {
 		return &piece{}
@@ -324,7 +324,7 @@ func (p *Pool) fresh() *piece {
 	return at
 }
 
-// spend keeps a piece that has been joined to another, to stand for something again.
+// spend keeps the struct of a piece that was joined to another, for reuse.
 func (p *Pool) spend(at *piece) {
 	if p.spares < mostSpare {
 		*at = piece{next: p.spare}
@@ -332,7 +332,7 @@ func (p *Pool) spend(at *piece) {
 	}
 }
 
-// join makes one piece of two that lie side by side.
+// join merges a piece with the piece after it.
 func (p *piece) join(after *piece) {
 	p.bytes += after.bytes
 	p.clean = p.clean && after.clean
@@ -341,7 +341,7 @@ func (p *piece) join(after *piece) {
 	}
 }
 
-// drop gives a slab back, of which at is the whole.
+// drop gives a slab back; at is its only piece.
 func (p *Pool) drop(at *piece) error {
 	p.remove(at)
 	s := at.slab
@@ -355,7 +355,7 @@ func (p *Pool) drop(at *piece) error {
 	return nil
 }
 
-// insert puts a free piece into its class's list, and remove takes it out.
+// insert puts a free piece into its class's list.
 func (p *Pool) insert(at *piece) {
 	c := classOf(at.bytes)
 	at.prev, at.next = nil, p.free[c]
@@ -367,6 +367,7 @@ func (p *Pool) insert(at *piece) {
 	p.byClass[c].Cached += at.bytes
 }
 
+// remove takes a piece out of its class's list.
 func (p *Pool) remove(at *piece) {
 	c := classOf(at.bytes)
 	if at.next != nil {
@@ -381,7 +382,7 @@ func (p *Pool) remove(at *piece) {
 	p.byClass[c].Cached -= at.bytes
 }
 
-// Trim gives back every slab that is wholly free, and tells how many bytes that were.
+// Trim gives back every slab that is entirely free, and returns their bytes.
 func (p *Pool) Trim() (bytes int64, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -400,23 +401,23 @@ func (p *Pool) Trim() (bytes int64, err error) {
 	return bytes, err
 }
 
-// Class is what a pool knows of pieces of about one size, in bytes.
+// Class counts a pool's pieces of about one size, in bytes.
 type Class struct {
 	Least         int64 // the smallest piece of the class
 	Current, Peak int64 // handed out
 	Cached        int64 // free
 }
 
-// PoolStats is what a pool holds, in bytes.
+// PoolStats counts a pool's memory, in bytes.
 type PoolStats struct {
-	Held          int64 // of the system's
+	Held          int64 // from the system
 	Current, Peak int64 // handed out
 	Cached        int64 // Held less Current
-	Fragmented    int64 // of Cached, what Trim cannot give back: it lies beside pieces that are handed out
+	Fragmented    int64 // the bytes of Cached that Trim cannot give back, since they lie beside pieces in use
 	Classes       []Class
 }
 
-// Stats counts.
+// Stats returns the pool's present counts.
 func (p *Pool) Stats() PoolStats {
 	p.mu.Lock()
 	defer p.mu.Unlock()

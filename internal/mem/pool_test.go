@@ -12,8 +12,8 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// check compares a pool with what is known of it: the blocks that are taken. Its pieces fill its slabs, no two free
-// ones are neighbours, the free ones stand in their lists and nothing else does, and the counts agree.
+// check compares a pool with the blocks that are taken from it. Its pieces fill its slabs, no two free pieces are
+// neighbours, the lists hold exactly the free pieces, and the counts agree.
 func (p *Pool) check(t *testing.T, taken []*Block) {
 	t.Helper()
 	p.mu.Lock()
@@ -36,7 +36,7 @@ func (p *Pool) check(t *testing.T, taken []*Block) {
 			free++
 			if at.taken || owned[at] || classOf(at.bytes) != c || at.after != nil && !at.after.taken || at.before != nil &&
 				!at.before.taken {
-				t.Fatalf("a piece of %d bytes stands free in class %d", at.bytes, c)
+				t.Fatalf("a free piece of %d bytes is in class %d", at.bytes, c)
 			}
 			first := at
 			for first.before != nil {
@@ -56,7 +56,7 @@ func (p *Pool) check(t *testing.T, taken []*Block) {
 		for ; at != nil; at = at.after {
 			if at.at != end || at.bytes <= 0 || at.bytes%pieceAlign != 0 || at.taken != owned[at] || at.after != nil &&
 				at.after.before != at {
-				t.Fatalf("a piece of %d bytes at %d, where %d is expected", at.bytes, at.at, end)
+				t.Fatalf("a piece of %d bytes at %d, not at %d", at.bytes, at.at, end)
 			}
 			end += at.bytes
 			if !at.taken {
@@ -79,8 +79,8 @@ func (p *Pool) check(t *testing.T, taken []*Block) {
 	}
 }
 
-// TestPoolAgainstModel takes and gives back at random, and compares the pool with a list of what is taken: every block
-// is zeroed, aligned, of its size, and nobody else writes to it.
+// TestPoolAgainstModel takes and gives back blocks at random, and compares the pool with a list of the taken ones:
+// every block is zeroed, aligned, of its size, and shared with no other.
 func TestPoolAgainstModel(t *testing.T) {
 	before := Usage()
 	for seed := range uint64(30) {
@@ -173,7 +173,7 @@ func TestPoolTogether(t *testing.T) {
 	p.Trim()
 }
 
-// TestClasses: of two sizes the larger is in no lower class, and each class knows its least.
+// TestClasses: classes do not decrease with the size, and leastOf returns the smallest size of each.
 func TestClasses(t *testing.T) {
 	last := 0
 	for size := int64(pieceAlign); size <= slabBytes; size += pieceAlign {
@@ -185,8 +185,8 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// TestLimit: what would exceed the limit is refused with the ledger, what pools keep is given up for it, and what fits
-// is had.
+// TestLimit: a request beyond the limit is refused with the ledger, the pools' free memory is given up for it, and a
+// request within the limit is granted.
 func TestLimit(t *testing.T) {
 	if !outsideHeap {
 		t.Skip("pages are Go's own here")
@@ -206,7 +206,7 @@ func TestLimit(t *testing.T) {
 		t.Fatalf("%d bytes are kept", now.Cached)
 	}
 	defer SetLimit(SetLimit(now.MappedAll + now.Cached))
-	b, err := Map(Arena, "a", slabBytes) // in place of the slab
+	b, err := Map(Arena, "a", slabBytes) // replaces the slab
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +236,7 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// TestAgain: memory that is asked for again is kept, however large, as long as somebody says so.
+// TestAgain: memory named by Again is kept after it is given back, however large, until Again takes it away.
 func TestAgain(t *testing.T) {
 	if !outsideHeap {
 		t.Skip("pages are Go's own here")

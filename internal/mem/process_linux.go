@@ -5,8 +5,8 @@ import (
 	"os"
 )
 
-// ProcessBytes reads the process's resident size, its peak, and how much no file stands behind (VmRSS, VmHWM, RssAnon
-// and RssShmem of /proc/self/status).
+// ProcessBytes reads the process's resident size, its peak, and the bytes that are not backed by a file (VmRSS, VmHWM,
+// RssAnon and RssShmem of /proc/self/status).
 func ProcessBytes() (p Process, ok bool) {
 	text, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -38,7 +38,7 @@ func ProcessBytes() (p Process, ok bool) {
 	return p, fields == 2
 }
 
-// ResetProcessPeak sets the process's peak to its resident size and reports whether the system allowed it; where it did
+// ResetProcessPeak sets the process's peak to its resident size and reports whether the system allowed it; if it did
 // not, take the peak before as the baseline.
 func ResetProcessPeak() bool {
 	return os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) == nil

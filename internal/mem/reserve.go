@@ -2,8 +2,8 @@ package mem
 
 import "github.com/weirml/weir/internal/diag"
 
-// Reserve returns a block that holds a place in the ledger, and in what a limit allows, for so many bytes of Go's heap,
-// in which somebody works until Close. It has no memory of its own.
+// Reserve returns a block without memory that counts so many bytes of Go's heap in the ledger and against the limit
+// until Close, while the caller uses them.
 func Reserve(kind Kind, label string, bytes int64) (*Block, error) {
 	if bytes < 0 {
 		return nil, diag.Inputf("a size of %d bytes is negative", bytes).AtTensor(label)

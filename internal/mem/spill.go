@@ -9,12 +9,12 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// SpillFile is a file of the process's own that holds what there is no memory for. Nobody else finds it: if the system
-// allows that, it has no name any more; otherwise it is removed when it is closed. Its folder should be on a disk: one
-// that is held in memory saves none.
+// SpillFile is the process's own file, for data that memory has no room for. If the system allows it, the file has no
+// name, so that no other process finds it; otherwise it is removed when it is closed. Its folder should be on a disk: a
+// folder in memory saves none.
 type SpillFile struct {
 	file   *os.File
-	path   string // "" if it has no name any more
+	path   string // "" if the file has no name
 	folder string
 	label  string
 	size   int64
@@ -36,7 +36,7 @@ func NewSpill(folder, label string, bytes int64) (*SpillFile, error) {
 	return s, nil
 }
 
-// newFile makes an empty file of the process's own.
+// newFile makes an empty file.
 func newFile(folder, label string, bytes int64) (*SpillFile, error) {
 	if folder == "" {
 		folder, _ = Folder("")
@@ -83,6 +83,7 @@ func (s *SpillFile) sized(get func(f *os.File, bytes int64) error) error {
 	return nil
 }
 
+// refused returns the ErrMemory of a file without room.
 func (s *SpillFile) refused(cause error) error {
 	return diag.New(diag.ErrMemory, "a file of %s (%d bytes) for %s in %s: %v", FormatBytes(s.size), s.size, s.label,
 		s.folder, cause).
@@ -92,7 +93,7 @@ func (s *SpillFile) refused(cause error) error {
 // Size returns the file's size in bytes.
 func (s *SpillFile) Size() int64 { return s.size }
 
-// Write puts data at a place in the file.
+// Write writes data at an offset in the file.
 func (s *SpillFile) Write(data []byte, at int64) error {
 	if err := s.within(data, at); err != nil {
 		return err
@@ -100,7 +101,7 @@ func (s *SpillFile) Write(data []byte, at int64) error {
 	return s.move(s.file.WriteAt, data, at)
 }
 
-// Read fills data from a place in the file.
+// Read fills data from an offset in the file.
 func (s *SpillFile) Read(data []byte, at int64) error {
 	if err := s.within(data, at); err != nil {
 		return err
@@ -108,6 +109,7 @@ func (s *SpillFile) Read(data []byte, at int64) error {
 	return s.move(s.file.ReadAt, data, at)
 }
 
+// move reads or writes data at an offset by do, and names the file in errors.
 func (s *SpillFile) move(do func(data []byte, at int64) (int, error), data []byte, at int64) error {
 	err := refusedOr(Room, func() error { _, err := do(data, at); return err })
 	if err != nil {
@@ -116,6 +118,7 @@ func (s *SpillFile) move(do func(data []byte, at int64) (int, error), data []byt
 	return nil
 }
 
+// within panics unless data at the offset lie inside the file; an ErrClosed if the file was closed.
 func (s *SpillFile) within(data []byte, at int64) error {
 	if s.file == nil {
 		return diag.New(diag.ErrClosed, "the file of %s was closed", s.label)
@@ -151,7 +154,7 @@ func (s *SpillFile) remove() error {
 	return nil
 }
 
-// spilled notes a change of what lies in files of the process's own.
+// spilled records a change of the bytes in the process's own files.
 func spilled(bytes int64) {
 	ledger.Lock()
 	defer ledger.Unlock()

@@ -10,10 +10,10 @@ import (
 
 const outsideHeap = false
 
-// heapAlignment is what blocks of Go's heap are aligned to, in bytes.
+// heapAlignment is the alignment of blocks of Go's heap, in bytes.
 const heapAlignment = 64
 
-// maxHeapBlock keeps a hostile size from ending the process: Go's heap has no refusal that can be caught short of it.
+// maxHeapBlock is the largest block: a larger request to Go's heap might end the process, and cannot be caught.
 const maxHeapBlock = 3 << 30
 
 // mapPages takes an aligned piece of Go's heap.

@@ -14,7 +14,7 @@ const outsideHeap = true
 var protections = [...]int{noAccess: unix.PROT_NONE, readOnly: unix.PROT_READ,
 	readWrite: unix.PROT_READ | unix.PROT_WRITE, readExecute: unix.PROT_READ | unix.PROT_EXEC}
 
-// mapPages reserves the pages and a guard page at both ends, then opens what lies between.
+// mapPages reserves the pages and a guard page at both ends, then opens the pages between.
 func mapPages(bytes int, name string) (mapping, error) {
 	payload, guard := int(roundUp(int64(bytes))), int(pageSize)
 	reserved, err := unix.Mmap(-1, 0, payload+2*guard, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)

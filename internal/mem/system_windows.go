@@ -20,7 +20,7 @@ func view(address uintptr, bytes int) []byte {
 
 func address(pages []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(pages))) }
 
-// mapPages reserves the pages and a guard page at both ends, then commits what lies between.
+// mapPages reserves the pages and a guard page at both ends, then commits the pages between.
 func mapPages(bytes int, name string) (mapping, error) {
 	payload, guard := int(roundUp(int64(bytes))), int(pageSize)
 	base, err := windows.VirtualAlloc(0, uintptr(payload+2*guard), windows.MEM_RESERVE, windows.PAGE_NOACCESS)
@@ -74,6 +74,7 @@ func mapFile(f *os.File, bytes int, writable bool) (mapping, error) {
 	return mapping{pages: data, reserved: data, file: true}, nil
 }
 
+// release gives the addresses back.
 func (m mapping) release() error {
 	if m.file {
 		return windows.UnmapViewOfFile(address(m.reserved))
@@ -81,6 +82,7 @@ func (m mapping) release() error {
 	return windows.VirtualFree(address(m.reserved), 0, windows.MEM_RELEASE)
 }
 
+// protect changes the access that the pages allow.
 func (m mapping) protect(a access) error {
 	var before uint32
 	return windows.VirtualProtect(address(m.pages), uintptr(len(m.pages)), protections[a], &before)

@@ -2,8 +2,8 @@ package mem
 
 import "runtime/debug"
 
-// Writable reports whether the first and the last byte of data may be written, as those of memory that is mapped
-// read-only may not. It writes them as they are: nobody else may meanwhile.
+// Writable reports whether the first and the last byte of data may be written; memory that is mapped read-only may not.
+// It writes the bytes that are there, so no other goroutine may write them meanwhile.
 func Writable(data []byte) (yes bool) {
 	if len(data) == 0 {
 		return true
@@ -19,7 +19,7 @@ func Writable(data []byte) (yes bool) {
 	return true
 }
 
-// write is not compiled away.
+// write stores a byte; the compiler must not remove it.
 //
 //go:noinline
 func write(at *byte, value byte) { *at = value }
