@@ -4,12 +4,12 @@
 // The types are ONNX's. Data is contiguous, in the machine's byte order, which is little-endian wherever Weir is fast;
 // types below eight bits are packed, the first element in the lowest bits, and a run of elements starts at a byte.
 //
-// # What a conversion means
+// # The meaning of conversions
 //
 // One definition holds for every machine, and all faster code is tested against it:
 //
-//   - to a float: rounded once, to nearest, ties to even, from whatever type; out of range is infinity, except where
-//     the type has none (see Encode). A NaN stays a NaN.
+//   - to a float: rounded once, to nearest, ties to even, from any type. A value out of range becomes infinity, if the
+//     type has one (see Encode). A NaN stays a NaN.
 //   - float to integer: truncated toward zero. A NaN is 0. If the truncated value does not fit, it is clamped to the
 //     range of i32 (for u32, i64 and negative values to u64: i64; for other values to u64: u64) and its low bits are
 //     kept. So -1.0 is 255 as a u8, 300.0 is 44, as x86 compilers have it, and the result is the same on every machine.

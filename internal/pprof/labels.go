@@ -29,8 +29,12 @@ func (l Labels) None() bool { return l.set == nil }
 // The standard library sets labels and cannot return them, so code that sets labels temporarily could not restore a
 // caller's. The runtime keeps both functions for other modules (go.dev/issue/67401).
 
+// profileLabels returns the labels of the calling goroutine; nil if it has none.
+//
 //go:linkname profileLabels runtime/pprof.runtime_getProfLabel
 func profileLabels() unsafe.Pointer
 
+// setProfileLabels sets the labels of the calling goroutine.
+//
 //go:linkname setProfileLabels runtime/pprof.runtime_setProfLabel
 func setProfileLabels(labels unsafe.Pointer)

@@ -19,14 +19,22 @@ func kinds() []Kind {
 // The arithmetic functions do 12 independent multiply-adds of whole registers a round, more than the units' number
 // times their latency. The read functions load bytes, a multiple of 4096, from p on.
 
+// arithmetic256 does rounds of multiply-adds in AVX2 and FMA.
+//
 //go:noescape
 func arithmetic256(rounds int64)
 
+// arithmetic512 does rounds of multiply-adds in AVX-512.
+//
 //go:noescape
 func arithmetic512(rounds int64)
 
+// read256 reads bytes from p on in AVX2.
+//
 //go:noescape
 func read256(p *byte, bytes int64)
 
+// read512 reads bytes from p on in AVX-512.
+//
 //go:noescape
 func read512(p *byte, bytes int64)

@@ -7,6 +7,7 @@ import (
 	"github.com/weirml/weir/internal/ir"
 )
 
+// init adds the rules of this file.
 func init() {
 	rulesOf(map[string]rule{"if": branch, "loop": iterate})
 }

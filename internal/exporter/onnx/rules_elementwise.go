@@ -19,6 +19,7 @@ var binaryNames = map[string]string{"add": "Add", "sub": "Sub", "mul": "Mul", "d
 	"max": "Max", "eq": "Equal",
 	"lt": "Less", "le": "LessOrEqual", "gt": "Greater", "ge": "GreaterOrEqual", "where": "Where"}
 
+// init adds the rules of this file.
 func init() {
 	for op, name := range unaryNames {
 		rules[op] = direct(name)
@@ -167,6 +168,7 @@ func expm1(c *call, x string, number func(float64) string) (op string, in []stri
 	return "Where", []string{small, x, c.add("Where", []string{far, less, whole})}
 }
 
+// cast writes Cast; saturate is 0 if values out of range wrap.
 func cast(c *call) {
 	to := c.n.Attrs.DType("to")
 	attrs := []*wire.AttributeProto{intAttr("to", int64(elementType(to)))}

@@ -16,6 +16,7 @@ var reduceNames = map[string]string{"reduce_sum": "ReduceSum", "reduce_prod": "R
 	"reduce_l1": "ReduceL1", "reduce_l2": "ReduceL2", "reduce_sum_square": "ReduceSumSquare",
 	"reduce_log_sum": "ReduceLogSum", "reduce_log_sum_exp": "ReduceLogSumExp"}
 
+// init adds the rules of this file.
 func init() {
 	for op, name := range reduceNames {
 		rules[op] = func(c *call) {

@@ -11,6 +11,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init adds the rules of this file.
 func init() {
 	rulesOf(map[string]rule{
 		"reshape": reshape,

@@ -118,6 +118,7 @@ func (c *call) isOne(name string) bool {
 	return (a.kind == "as_int" || a.kind == "as_float") && a.into(&v) == nil && v == 1
 }
 
+// init adds the rules of arithmetic and of functions of elements.
 func init() {
 	both := func(name string, r rule) map[string]rule { // for a tensor and a tensor, and for a tensor and a number
 		return map[string]rule{"aten." + name + ".Tensor": r, "aten." + name + ".Scalar": r}

@@ -6,6 +6,7 @@ import (
 	"github.com/weirml/weir/internal/ops"
 )
 
+// init adds the rules of this file.
 func init() {
 	add(map[string]rule{
 		"aten.relu.default": mapped(false, func(c *call, x *ir.Value) *ir.Value {

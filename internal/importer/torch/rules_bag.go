@@ -10,6 +10,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
+// init adds the rules of this file.
 func init() {
 	add(map[string]rule{"aten._embedding_bag.default": bags, "aten._embedding_bag_forward_only.default": bags})
 }

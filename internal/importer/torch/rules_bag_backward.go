@@ -8,6 +8,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
+// init adds the rules of this file.
 func init() {
 	add(map[string]rule{
 		"aten._embedding_bag_backward.default": bagsBackward, "aten._embedding_bag_dense_backward.default": bagsBackward,

@@ -8,6 +8,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
+// init adds the rules of this file.
 func init() {
 	add(map[string]rule{
 		"aten._native_batch_norm_legit_no_training.default": batchNorm, "aten.batch_norm.default": batchNorm,

@@ -32,6 +32,7 @@ var componentwise = map[string]bool{}
 // complexRules has the other operators on complex numbers. An operator in neither table refuses them.
 var complexRules map[string]complexRule
 
+// init fills componentwise and complexRules.
 func init() {
 	for _, name := range []string{"view", "reshape", "_unsafe_view", "view_copy", "contiguous", "clone", "detach", "alias",
 		"lift_fresh_copy",

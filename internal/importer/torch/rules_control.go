@@ -12,6 +12,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
+// init adds the rules of this file.
 func init() {
 	add(map[string]rule{
 		"higher_order.cond":                       branch,

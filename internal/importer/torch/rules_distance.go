@@ -9,6 +9,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
+// init adds the rules of this file.
 func init() {
 	add(map[string]rule{"aten._cdist_forward.default": distances, "aten._pdist_forward.default": pairDistances})
 }

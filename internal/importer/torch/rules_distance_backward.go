@@ -9,6 +9,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
+// init adds the rules of this file.
 func init() {
 	add(map[string]rule{"aten._cdist_backward.default": distancesBackward,
 		"aten._pdist_backward.default": pairDistancesBackward})

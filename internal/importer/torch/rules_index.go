@@ -11,6 +11,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
+// init adds the rules of this file.
 func init() {
 	add(map[string]rule{
 		"aten.embedding.default": embedding, "aten.index_select.default": indexSelect, "aten.gather.default": gather,

@@ -8,6 +8,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init adds the rules of this file.
 func init() {
 	add(map[string]rule{
 		"aten.constant_pad_nd.default": pad("constant"), "aten.pad.default": pad(""),

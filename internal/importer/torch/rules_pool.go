@@ -11,6 +11,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init adds the rules of this file.
 func init() {
 	add(map[string]rule{
 		"aten.max_pool1d.default": maxPool, "aten.max_pool2d.default": maxPool, "aten.max_pool3d.default": maxPool,

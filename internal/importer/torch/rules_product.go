@@ -7,6 +7,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
+// init adds the rules of this file.
 func init() {
 	add(map[string]rule{
 		"aten.mm.default": matmul("self", "mat2"), "aten.bmm.default": matmul("self", "mat2"),

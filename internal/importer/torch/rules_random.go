@@ -18,6 +18,7 @@ import (
 // chance has the names of the random operators.
 var chance = map[string]bool{}
 
+// init adds the rules of this file.
 func init() {
 	drawing := map[string]rule{
 		"rand.default": uniform, "rand_like.default": uniform, "uniform.default": uniform,

@@ -10,6 +10,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
+// init adds the rules of this file.
 func init() {
 	add(map[string]rule{
 		"aten.sum.default": sum, "aten.sum.dim_IntList": sum, "aten.mean.default": mean, "aten.mean.dim": mean,

@@ -11,6 +11,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
+// init adds the rules of this file.
 func init() {
 	for name, axes := range map[string]struct {
 		n    int

@@ -8,6 +8,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
+// init adds the rules of this file.
 func init() {
 	add(map[string]rule{
 		"aten.scatter.src": scatter("none"), "aten.scatter.value": scatter("none"),

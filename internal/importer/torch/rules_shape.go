@@ -15,6 +15,7 @@ var unit = sym.Const(1)
 // same is a rule for self unchanged.
 func same(c *call) []*ir.Value { return one(c.tensor("self")) }
 
+// init adds the rules of this file.
 func init() {
 	add(map[string]rule{
 		"aten.view.default": reshape("size"), "aten.reshape.default": reshape("shape"),

@@ -8,6 +8,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
+// init adds the rules of this file.
 func init() {
 	add(map[string]rule{
 		"aten.addcmul.default": combined(ops.Mul), "aten.addcdiv.default": combined(ops.Div),

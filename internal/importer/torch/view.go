@@ -29,6 +29,7 @@ type viewer struct {
 // views has the operators whose results may share their arguments' memory.
 var views map[string]*viewer
 
+// init fills views.
 func init() {
 	always := func(*call) sharing { return shared }
 	never := func(*call) sharing { return unknown }

@@ -124,10 +124,12 @@ type literal struct {
 // maxDepth limits nesting.
 const maxDepth = 16
 
+// bad returns the error for a fault at the current byte.
 func (p *literal) bad(what string) error {
 	return diag.Inputf("the .npy header, byte %d: %s", p.at, what)
 }
 
+// space skips white space and NULs.
 func (p *literal) space() {
 	for p.at < len(p.text) && strings.IndexByte(" \t\r\n\f\x00", p.text[p.at]) >= 0 {
 		p.at++
@@ -144,6 +146,7 @@ func (p *literal) take(c byte) bool {
 	return false
 }
 
+// value parses any literal; depth is the number of enclosing ones.
 func (p *literal) value(depth int) (any, error) {
 	if depth > maxDepth {
 		return nil, p.bad("nested too deeply")
@@ -173,6 +176,7 @@ func (p *literal) value(depth int) (any, error) {
 	return nil, p.bad("no value begins here")
 }
 
+// dictionary parses a dictionary from its opening brace on; keys must be distinct strings.
 func (p *literal) dictionary(depth int) (any, error) {
 	p.at++
 	m := map[string]any{}
@@ -207,6 +211,7 @@ func (p *literal) next(c byte) bool {
 	return p.at < len(p.text) && p.text[p.at] == c
 }
 
+// sequence parses a tuple or a list up to end; a single element in parentheses is the element itself.
 func (p *literal) sequence(end byte, depth int) (any, error) {
 	p.at++
 	elements := []any{}

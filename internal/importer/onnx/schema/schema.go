@@ -1,7 +1,7 @@
-// Package schema is ONNX's operators, version by version: their inputs and outputs, their attributes with types and
-// defaults, the element types they accept, as ONNX 1.23 defines them up to version 28 of ai.onnx and in the domains
-// ai.onnx.ml, ai.onnx.preview and ai.onnx.preview.training, and as ONNX Runtime 1.31 defines com.microsoft and what
-// ai.onnx had on trial. It says what a node may look like, and nothing of what it means.
+// Package schema has ONNX's operators, version by version: their inputs and outputs, their attributes with types and
+// defaults, and the element types that they accept, as ONNX 1.23 defines them up to version 28 of ai.onnx and in the
+// domains ai.onnx.ml, ai.onnx.preview and ai.onnx.preview.training, and as ONNX Runtime 1.31 defines com.microsoft and
+// the operators that ai.onnx had on trial. It describes the form of nodes, and not their meaning.
 //
 // operators.txt is that table. A line is an operator's version, with tabs between its fields:
 //

@@ -2,14 +2,14 @@
 // SequenceProto, OptionalProto and MapProto of test data. The messages and fields bear the names of onnx.proto (ONNX
 // 1.22, IR version 13).
 //
-// # What is copied
+// # Copies
 //
 // The input is one []byte, usually a mapped file. Names are copied, so that they outlive the mapping. The payloads of
 // raw_data, string_data, doc_string, the attributes s and strings, and the typed data fields of tensors are subslices
 // of the input: the parser reads their lengths and never their bytes, so that no page of a weight is touched. A
 // TensorProto also has the offset of its raw_data in the input.
 //
-// # What is refused
+// # Refused input
 //
 // Every error is a *diag.Error of kind ErrInput whose Detail begins with the path of the field, as in
 // "graph.node[12].attribute[0].t.dims: …".

@@ -59,6 +59,7 @@ func (e *each) graph(g *GraphProto) {
 	e.nodes(g.Node)
 }
 
+// nodes visits the attributes of nodes.
 func (e *each) nodes(list []*NodeProto) {
 	for _, n := range list {
 		e.attributes(n.Attribute)

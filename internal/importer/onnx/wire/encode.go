@@ -24,11 +24,13 @@ func (e *encoder) write(data []byte) {
 	}
 }
 
+// varint writes an integer of variable length.
 func (e *encoder) varint(value uint64) {
 	var buffer [binary.MaxVarintLen64]byte
 	e.write(binary.AppendUvarint(buffer[:0], value))
 }
 
+// fixed32 writes 4 bytes, little-endian.
 func (e *encoder) fixed32(bits uint32) {
 	var buffer [4]byte
 	binary.LittleEndian.PutUint32(buffer[:], bits)

@@ -10,8 +10,8 @@ import (
 	"github.com/weirml/weir/internal/importer/onnx/wire/malformedtest"
 )
 
-// TestGolden compares files that the Python package onnx wrote with what that package reads in them (testdata/make.py):
-// as the file is, and after this package has read it and written it again.
+// TestGolden compares files that the Python package onnx wrote with the content that onnx reads in them
+// (testdata/make.py): as the files are, and after this package has read and written them.
 func TestGolden(t *testing.T) {
 	for name, file := range map[string]struct {
 		schema *wire.Message

@@ -190,7 +190,7 @@ func TestHostileTensors(t *testing.T) {
 			}
 		})
 	}
-	// bad varints hide in a typed field until somebody decodes it
+	// Bad varints in a typed field are found when it is decoded.
 	p, err := wire.ParseTensor(append(append(varint(1, 1), varint(2, uint64(wire.Int64Type))...),
 		delimited(7, []byte{1, 0x80})...))
 	if err != nil {

@@ -156,7 +156,7 @@ func TestFieldsThatOccurTwice(t *testing.T) {
 	}
 }
 
-// TestPackedOrNot reads repeated numbers in every mixture, short and padded tags among them.
+// TestPackedOrNot reads repeated numbers, packed and unpacked in any mixture, also with short and padded tags.
 func TestPackedOrNot(t *testing.T) {
 	padded := []byte{5<<3 | 0x80, 0x80, 0, 7} // int32_data, unpacked, the tag three bytes long
 	data := slices.Concat(
@@ -202,8 +202,8 @@ func reparse(t *testing.T, p *wire.TensorProto) *wire.TensorProto {
 	return again
 }
 
-// TestMemory parses the files that expand most, and holds the reader to its bound: MaxExpansion times the input, with a
-// quarter more for what Go's allocator rounds up.
+// TestMemory parses the files that expand most, and compares the memory with the bound: MaxExpansion times the input,
+// and a quarter more because Go's allocator rounds sizes up.
 func TestMemory(t *testing.T) {
 	const size = 1 << 20
 	const bound = max(wire.MinRecords, wire.MaxExpansion*size) * 5 / 4
@@ -233,7 +233,7 @@ func TestMemory(t *testing.T) {
 			if used := after.TotalAlloc - before.TotalAlloc; used > bound {
 				t.Errorf("%d bytes of input took %d bytes, past %d", len(c.data), used, bound)
 			}
-			// records are half as large where a pointer is
+			// Records are half as large if a pointer is.
 			if refused := err != nil; refused != c.refuse && math.MaxInt > math.MaxInt32 {
 				t.Errorf("error %v", err)
 			}
@@ -325,8 +325,8 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// TestMalformed gives the reader every broken file that the generator makes of the sample: it must answer, and what it
-// accepts must survive a round trip.
+// TestMalformed reads every broken file that the generator makes of the sample: the reader must return, and a file that
+// it accepts must survive a round trip.
 func TestMalformed(t *testing.T) {
 	data := sample().Marshal()
 	attacks, refused := map[string]int{}, map[string]int{}

@@ -6,10 +6,10 @@ import (
 	"github.com/weirml/weir/internal/ops"
 )
 
-// activation is an operator that is an activation, with its settings.
+// activation describes an operator that is an activation, with its settings.
 type activation struct {
 	Op          string
-	Alpha, Beta string // attributes; empty: none
+	Alpha, Beta string // the attributes' names; "" if there is no setting
 	A, B        float64
 }
 
@@ -59,7 +59,7 @@ func gelu(c *convert.Call) []*ir.Value {
 	}
 }
 
-// swiGLU converts SwiGLU, a gate and what it lets through: Shazeer, GLU variants improve transformer, 2020.
+// swiGLU converts SwiGLU, a gate and the values that it scales (Shazeer, GLU variants improve transformer, 2020).
 func swiGLU(c *convert.Call) []*ir.Value {
 	gate := ops.ActivationWith(c.Builder, "swish", c.Input(0), c.Float("alpha", 1), 0)
 	return convert.One(ops.Binary(c.Builder, ops.Mul, gate, c.Input(1)))
@@ -68,7 +68,7 @@ func swiGLU(c *convert.Call) []*ir.Value {
 // prelu converts PRelu: a slope for negative elements, broadcast.
 func prelu(c *convert.Call) []*ir.Value { return convert.One(sloped(c, c.Input(0), c.Input(1))) }
 
-// sloped returns x, with its negative elements multiplied by slope.
+// sloped returns x with its negative elements multiplied by slope.
 func sloped(c *convert.Call, x, slope *ir.Value) *ir.Value {
 	b := c.Builder
 	below := ops.Binary(b, ops.Mul, x, slope)

@@ -40,7 +40,7 @@ func attention(c *convert.Call) []*ir.Value {
 		x.Key, x.Value = ops.Concat(b, 2, past, x.Key), ops.Concat(b, 2, c.Input(5), x.Value)
 	}
 	if x.Lengths != nil && c.Optional(4) == nil {
-		// The cache is kept elsewhere: the last of its entries are the queries' own.
+		// The cache is outside of the node: its last entries are those of the queries.
 		x.First = ops.Binary(b, ops.Sub, ops.Cast(b, x.Lengths, dtype.I64), c.Integers(x.Query.Type.Shape[2]))
 	}
 	y, scores := ops.Attention(b, x, s)
@@ -60,7 +60,7 @@ func attention(c *convert.Call) []*ir.Value {
 	return out
 }
 
-// window returns the number of keys to one side that a query sees, itself included; 0 means all.
+// window returns the number of keys on one side that a query sees, including its own; 0 means all.
 func window(c *convert.Call, name string) int64 {
 	size := c.Int(name, -1)
 	if size < -1 || size > 1<<40 {
@@ -80,7 +80,7 @@ func rotaryEmbedding(c *convert.Call) []*ir.Value {
 	if len(cos.Type.Shape) != 3 || len(sin.Type.Shape) != 3 || !flat && len(shape) != 4 {
 		c.Fault("an input %s with cosines %s and sines %s", x.Type, cos.Type, sin.Type)
 	}
-	// The angles are the same for every head: an axis of 1 stands in the place of the heads.
+	// The angles are the same for every head, so the axis of heads has an extent of 1.
 	between := func(v *ir.Value) *ir.Value {
 		s := v.Type.Shape
 		if flat {

@@ -10,8 +10,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Axes that only the run knows. Each has one of finitely many values, so that what it decides is a formula, or a
-// choice.
+// These functions handle axes that only the run knows. Each axis has one of finitely many values, so that the results
+// that depend on it are formulas, or choices.
 
 // folded applies an operator along the axis in input i, one integer that may count from the end: build receives x and
 // the axis. If only the run knows the axis, folded reshapes x to three axes, with those before and after the axis
@@ -40,8 +40,8 @@ func folded(c *convert.Call, x *ir.Value, i int, build func(x *ir.Value, axis in
 	return ops.Reshape(c.Builder, y, shape...)
 }
 
-// counted gives input i, whose number of elements the operator prescribes, that shape where its own extents have only
-// names.
+// counted reshapes input i to a shape if the extents of the input have only names. The operator prescribes the number
+// of elements.
 func counted(c *convert.Call, i int, shape ...int64) {
 	if _, known := convert.Count(c.Input(i).Type.Shape).Const(); !known {
 		c.In[i] = ops.Reshape(c.Builder, c.In[i], ir.Constants(shape)...)
@@ -100,7 +100,7 @@ func along(axes, list []sym.Expr, axis int, otherwise sym.Expr) sym.Expr {
 	return out
 }
 
-// among returns 1 if an axis is in a list, else 0.
+// among returns 1 if an axis is in a list, otherwise 0.
 func among(axes []sym.Expr, axis int) sym.Expr {
 	var out sym.Expr
 	for _, a := range axes {
@@ -109,7 +109,7 @@ func among(axes []sym.Expr, axis int) sym.Expr {
 	return out
 }
 
-// compacted returns the count kept members of a list, in order.
+// compacted returns the entries of a list for which kept is 1, in order; there are count of them.
 func compacted(c *convert.Call, list, kept []sym.Expr, count int) []sym.Expr {
 	out := make([]sym.Expr, count)
 	var before sym.Expr
@@ -144,7 +144,7 @@ func squeezeAt(c *convert.Call, x *ir.Value) *ir.Value {
 func unsqueezeAt(c *convert.Call, x *ir.Value, rank int) *ir.Value {
 	axes := c.Axes(1, rank)
 	shape := make([]sym.Expr, rank)
-	var before sym.Expr // how many of the axes so far are x's own
+	var before sym.Expr // the number of axes so far that are x's own
 	for i := range shape {
 		inserted := among(axes, i)
 		shape[i] = inserted
@@ -156,8 +156,8 @@ func unsqueezeAt(c *convert.Call, x *ir.Value, rank int) *ir.Value {
 	return ops.Reshape(c.Builder, x, c.AsDims(0, convert.Natural(shape)...)...)
 }
 
-// slicedAt reports whether a slice is a formula over what the run knows when it begins, or over axes and steps that it
-// computes.
+// slicedAt reports whether the axes or steps of a slice are known only to the run, or its starts and ends can be
+// formulas over values that the run knows at its start.
 func slicedAt(c *convert.Call) bool {
 	for i := 1; i <= 4; i++ {
 		if v := c.Optional(i); v != nil && !convert.IsKnown(v) && (i > 2 || slices.Contains(c.Module.Main.Body.Params, v)) {
@@ -187,7 +187,7 @@ func sliceAt(c *convert.Call, x *ir.Value) *ir.Value {
 	unit := sym.Const(1)
 	steps = slices.Clone(steps)
 	for k, step := range steps {
-		// One so long takes one element at most.
+		// A step of this length takes one element at most.
 		steps[k] = step.Max(sym.Const(-convert.ExtentLimit * convert.ExtentLimit)).
 			Min(sym.Const(convert.ExtentLimit * convert.ExtentLimit))
 		c.Condition(sym.Cond{A: step, Rel: sym.NE, B: sym.Const(0)}, "a step is not 0")
@@ -197,7 +197,7 @@ func sliceAt(c *convert.Call, x *ir.Value) *ir.Value {
 		near := func(list []sym.Expr) []sym.Expr {
 			out := make([]sym.Expr, len(list))
 			for k, at := range list {
-				// Beyond the ends all are the same; and no number is too large to count with.
+				// All positions beyond the ends are equivalent, and this bounds the numbers that are computed with.
 				out[k] = c.FromEnd(at.Max(extent.Neg().Sub(unit)).Min(extent), extent)
 			}
 			return out

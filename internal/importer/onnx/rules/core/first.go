@@ -18,8 +18,8 @@ func all(c *convert.Call) []*ir.Value {
 	return c.In
 }
 
-// alongside is the second operand, placed so that broadcasting it as everywhere else does what the attributes broadcast
-// and axis ask for: its axes lie along the first operand's from `axis` on, or along the last ones.
+// alongside returns the second operand, reshaped so that today's broadcasting does what the attributes broadcast and
+// axis ask for: its axes are those of the first operand from `axis` on, or the last ones.
 func alongside(c *convert.Call) *ir.Value {
 	x, y := c.Input(0), c.Input(1)
 	if c.Int("broadcast", 0) == 0 || !c.Has("axis") {
@@ -40,7 +40,8 @@ func alongside(c *convert.Call) *ir.Value {
 	return ops.Reshape(c.Builder, y, shape...)
 }
 
-// perChannel places a vector with an element for each channel along axis 1. A single element stays as it is.
+// perChannel reshapes a vector with an element for each channel so that it lies along axis 1. A single element stays as
+// it is.
 func perChannel(c *convert.Call, v *ir.Value) *ir.Value {
 	rank := len(c.Input(0).Type.Shape)
 	if len(v.Type.Shape) != 1 || rank < 2 || c.Dims().EQ(v.Type.Shape[0], sym.Const(1)) == sym.Yes {
@@ -49,7 +50,7 @@ func perChannel(c *convert.Call, v *ir.Value) *ir.Value {
 	return ops.AlongAxis(c.Builder, v, 1, rank)
 }
 
-// renamed returns a rule for an operator whose attribute had another name.
+// renamed returns a rule for an operator whose attribute had another name, old.
 func renamed(r convert.Rule, old, name string) convert.Rule {
 	return func(c *convert.Call) []*ir.Value {
 		if a := c.Attributes[old]; a != nil {
@@ -59,8 +60,8 @@ func renamed(r convert.Rule, old, name string) convert.Rule {
 	}
 }
 
-// wholePower returns a rule for an operator whose attribute p was a float; p must be an integer.
-func wholePower(r convert.Rule) convert.Rule {
+// integerPower returns a rule for an operator whose attribute p was a float; p must be an integer.
+func integerPower(r convert.Rule) convert.Rule {
 	return func(c *convert.Call) []*ir.Value {
 		p := c.Float("p", 2)
 		if p != float64(int64(p)) {
@@ -71,8 +72,7 @@ func wholePower(r convert.Rule) convert.Rule {
 	}
 }
 
-// splitByInput converts Split 1, which takes the extents of its pieces from an attribute, from an input, or makes them
-// equal.
+// splitByInput converts Split 1: the extents of the pieces are an attribute, an input, or equal.
 func splitByInput(c *convert.Call) []*ir.Value {
 	if c.Optional(1) != nil {
 		c.Attributes["split"] = wire.IntsAttribute("split", c.Numbers(1)...)
@@ -121,7 +121,7 @@ func tileOneAxis(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Tile(c.Builder, x, repeats))
 }
 
-// upsampleByTwo converts Upsample 1, which enlarges the last two of four axes.
+// upsampleByTwo converts Upsample 1, which resizes the last two of four axes.
 func upsampleByTwo(c *convert.Call) []*ir.Value {
 	if len(c.Input(0).Type.Shape) != 4 {
 		c.Fault("an input of rank %d, it must be 4", len(c.Input(0).Type.Shape))
@@ -131,7 +131,7 @@ func upsampleByTwo(c *convert.Call) []*ir.Value {
 	return upsample(c)
 }
 
-// dropoutUnlessTest converts Dropout 1 and 6, which drop unless is_test says otherwise.
+// dropoutUnlessTest converts Dropout 1 and 6, which drop elements unless is_test is set.
 func dropoutUnlessTest(c *convert.Call) []*ir.Value {
 	if c.Int("is_test", 0) == 0 && c.Float("ratio", 0.5) != 0 {
 		c.Refuse("dropout in training mode: is_test is 0")
@@ -139,7 +139,7 @@ func dropoutUnlessTest(c *convert.Call) []*ir.Value {
 	return dropout(c)
 }
 
-// batchNormalizationByOutputs converts BatchNormalization 1 and 6: with one output, it uses the statistics it is given.
+// batchNormalizationByOutputs converts BatchNormalization 1 and 6: with one output, it uses the given statistics.
 func batchNormalizationByOutputs(c *convert.Call) []*ir.Value {
 	if c.Outputs > 1 && c.Int("is_test", 0) == 0 {
 		c.Refuse("training: is_test is 0, and more than the first output is asked for")
@@ -148,7 +148,7 @@ func batchNormalizationByOutputs(c *convert.Call) []*ir.Value {
 	return batchNormalization(c)
 }
 
-// clipByAttributes converts the Clip whose bounds are attributes.
+// clipByAttributes converts the versions of Clip whose bounds are attributes.
 func clipByAttributes(c *convert.Call) []*ir.Value {
 	bound := func(name string) *ir.Value {
 		if !c.Has(name) {
@@ -159,7 +159,7 @@ func clipByAttributes(c *convert.Call) []*ir.Value {
 	return convert.One(clipped(c, c.Input(0), bound("min"), bound("max")))
 }
 
-// modOfIntegers converts the Mod whose floats need fmod.
+// modOfIntegers converts the versions of Mod that require fmod for floats.
 func modOfIntegers(c *convert.Call) []*ir.Value {
 	if c.Input(0).Type.DType.IsFloat() && c.Int("fmod", 0) == 0 {
 		c.Fault("floats need fmod=1")
@@ -206,8 +206,8 @@ func imageScaler(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Binary(c.Builder, ops.Add, y, ops.AlongAxis(c.Builder, shift, 1, len(x.Type.Shape))))
 }
 
-// crop converts Crop. border is left, top, right, bottom; if scale gives a height and a width, right and bottom follow
-// from it.
+// crop converts Crop. border is left, top, right, bottom; if scale gives a height and a width, right and bottom are
+// computed from it.
 func crop(c *convert.Call) []*ir.Value {
 	x, border, size := c.Input(0), c.Ints("border"), c.Ints("scale")
 	if len(x.Type.Shape) != 4 || len(border) != 4 || len(size) != 0 && len(size) != 2 {
@@ -230,7 +230,7 @@ func crop(c *convert.Call) []*ir.Value {
 	return convert.One(x)
 }
 
-// dynamicSlice converts DynamicSlice, which became Slice 10.
+// dynamicSlice converts DynamicSlice, which later became Slice 10.
 func dynamicSlice(c *convert.Call) []*ir.Value {
 	c.Version = 10
 	return slice(c)
@@ -248,8 +248,8 @@ func givenTensorFill(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Reshape(c.Builder, c.Builder.Constant("values", tensor.Of(values...)), shape...))
 }
 
-// constantFill fills a tensor whose shape is an attribute, an input's elements, or an input's own, with extra_shape
-// behind it.
+// constantFill converts ConstantFill: its shape is an attribute, an input's elements, or an input's shape, followed by
+// extra_shape.
 func constantFill(c *convert.Call) []*ir.Value {
 	var shape []sym.Expr
 	switch x := c.Optional(0); {
@@ -278,7 +278,7 @@ func constantFill(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Fill(c.Builder, value, shape...))
 }
 
-// meanVarianceOfImages converts the MeanVarianceNormalization that was on trial: it normalizes each channel of each
+// meanVarianceOfImages converts the trial version of MeanVarianceNormalization: it normalizes each channel of each
 // image, or each image.
 func meanVarianceOfImages(c *convert.Call) []*ir.Value {
 	x, axes := c.Input(0), SpatialAxes(c)
@@ -291,7 +291,7 @@ func meanVarianceOfImages(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Binary(c.Builder, ops.Sub, x, ops.ReduceMean(c.Builder, x, true, axes...)))
 }
 
-// onDemand returns the rule of a function of two elements that broadcasts only on demand.
+// onDemand returns the rule of a function of two elements that broadcasts only if the attribute broadcast is set.
 func onDemand(f ops.BinaryFunction) convert.Rule {
 	return func(c *convert.Call) []*ir.Value {
 		return convert.One(ops.Binary(c.Builder, f, c.Input(0), alongside(c)))
@@ -306,12 +306,12 @@ func preluByChannel(c *convert.Call) []*ir.Value {
 	return convert.One(sloped(c, c.Input(0), perChannel(c, c.Input(1))))
 }
 
-// concatAlongOne converts the Concat whose axis may be absent.
+// concatAlongOne converts the version of Concat whose axis may be absent.
 func concatAlongOne(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Concat(c.Builder, c.Int("axis", 1), all(c)...))
 }
 
-// firstSelu converts the Selu whose settings had fewer digits.
+// firstSelu converts the version of Selu whose default settings had fewer digits.
 func firstSelu(c *convert.Call) []*ir.Value {
 	alpha, gamma := float64(float32(1.6732)), float64(float32(1.0507))
 	return convert.One(ops.ActivationWith(c.Builder, "selu", c.Input(0), c.Float("alpha", alpha), c.Float("gamma", gamma)))

@@ -25,7 +25,7 @@ func Gemm(c *convert.Call) []*ir.Value {
 	return convert.One(y)
 }
 
-// Scaled returns v times a number, computed in floats if v is of integers.
+// Scaled returns v times a number; integers are converted to floats and back.
 func Scaled(c *convert.Call, v *ir.Value, by float64) *ir.Value {
 	dt := v.Type.DType
 	if !dt.IsFloat() {
@@ -41,8 +41,8 @@ func Conv(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Convolution(c.Builder, x, w, c.Optional(2), window, c.Int("group", 1)))
 }
 
-// convWindow returns the window of a convolution. Without the attribute kernel_shape, the weights' shape gives the
-// kernel.
+// convWindow returns the window of a convolution. If the attribute kernel_shape is absent, the kernel is that of the
+// weights.
 func convWindow(c *convert.Call, x, w *ir.Value) ops.Window {
 	axes := len(x.Type.Shape) - 2
 	if axes < 1 || len(w.Type.Shape) != axes+2 {
@@ -112,17 +112,18 @@ func slidingWindow(c *convert.Call, x *ir.Value, kernel []int64) ops.Window {
 	return w
 }
 
-// samePadding returns the total padding of an axis with which the window has a position for every stride.
-func samePadding(c *convert.Call, extent sym.Expr, span, stride int64) sym.Expr {
-	places := extent.CeilDiv(sym.Const(stride))
-	total := places.Sub(sym.Const(1)).Mul(sym.Const(stride)).Add(sym.Const(span)).Sub(extent)
-	if span < stride { // else it is never negative
+// samePadding returns the total padding of an axis for which the window, of size elements, has a position for every
+// stride.
+func samePadding(c *convert.Call, extent sym.Expr, size, stride int64) sym.Expr {
+	positions := extent.CeilDiv(sym.Const(stride))
+	total := positions.Sub(sym.Const(1)).Mul(sym.Const(stride)).Add(sym.Const(size)).Sub(extent)
+	if size < stride { // otherwise it is never negative
 		total = total.Max(sym.Const(0))
 	}
 	return c.Dims().Simplify(total)
 }
 
-// halved splits a padding in two; the second half is larger if it is odd.
+// halved splits a padding in two; if it is odd, the second half is larger.
 func halved(total sym.Expr) (less, more sym.Expr) {
 	less = total.FloorDiv(sym.Const(2))
 	return less, total.Sub(less)
@@ -160,15 +161,15 @@ func convTranspose(c *convert.Call) []*ir.Value {
 			window.End[i] = window.End[i].Sub(added)
 			continue
 		}
-		span := (window.Kernel[i]-1)*window.Dilations[i] + 1
+		size := (window.Kernel[i]-1)*window.Dilations[i] + 1
 		var total sym.Expr
 		if wanted != nil {
 			total = x.Type.Shape[2+i].Sub(sym.Const(1)).Mul(sym.Const(window.Strides[i])).
-				Add(sym.Const(extra[i] + span - wanted[i]))
+				Add(sym.Const(extra[i] + size - wanted[i]))
 		} else {
-			total = sym.Const(max(0, span-window.Strides[i]+extra[i])) // so that the result is stride times as long
+			total = sym.Const(max(0, size-window.Strides[i]+extra[i])) // so that the result is stride times as long
 		}
-		// a result longer than what is computed is filled at the end
+		// A result that is longer than the computed elements is filled at the end.
 		less, more := halved(c.Dims().Simplify(total.Max(sym.Const(0))))
 		window.Begin[i] = more
 		if mode == "SAME_UPPER" {

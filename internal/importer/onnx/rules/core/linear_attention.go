@@ -11,8 +11,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// updateRules has the updates of the state of linear attention: whether it decays, and whether only the difference
-// from what the keys retrieve is written.
+// updateRules has the updates of the state of linear attention: whether the state decays, and whether only the
+// difference from the retrieved value is written.
 var updateRules = map[string]struct{ decays, retrieves bool }{
 	"linear": {}, "gated": {decays: true}, "delta": {retrieves: true}, "gated_delta": {true, true},
 }
@@ -39,7 +39,7 @@ func linearAttention(c *convert.Call) []*ir.Value {
 	heads := sym.Const(writers)
 	keys := query.Type.Shape[2].FloorDiv(sym.Const(readers))
 	values := value.Type.Shape[2].FloorDiv(heads)
-	// perTime is [B, T, heads·rows·columns] as [T, B, heads, rows, columns].
+	// perTime reshapes and transposes [B, T, heads·rows·columns] to [T, B, heads, rows, columns].
 	perTime := func(v *ir.Value, rows, columns sym.Expr) *ir.Value {
 		split := ops.Reshape(b, ops.Cast(b, v, dtype.F32), batch, time, v.Type.Shape[2].FloorDiv(rows.Mul(columns)), rows,
 			columns)
@@ -94,7 +94,7 @@ func scaleOf(c *convert.Call, dt dtype.DType, width sym.Expr, power float64) *ir
 	return ops.Cast(b, ops.Binary(b, ops.Pow, n, ops.Scalar(b, dtype.F32, -power/2)), dt)
 }
 
-// causalConvolution converts CausalConvWithState: a convolution of each channel over the past and the new entries.
+// causalConvolution converts CausalConvWithState: a convolution of each channel over the earlier and the new entries.
 func causalConvolution(c *convert.Call) []*ir.Value {
 	b, x, w := c.Builder, c.Input(0), c.Input(1)
 	if len(x.Type.Shape) != 3 || len(w.Type.Shape) != 3 {
@@ -110,9 +110,9 @@ func causalConvolution(c *convert.Call) []*ir.Value {
 	if past == nil {
 		past = ops.Expand(b, ops.Scalar(b, x.Type.DType, 0), x.Type.Shape[0], x.Type.Shape[1], history)
 	}
-	whole := ops.Concat(b, 2, past, x)
+	all := ops.Concat(b, 2, past, x)
 	ones := []int64{1}
-	y := ops.Convolution(b, whole, w, c.Optional(2), ops.Window{Kernel: []int64{width}, Strides: ones, Dilations: ones,
+	y := ops.Convolution(b, all, w, c.Optional(2), ops.Window{Kernel: []int64{width}, Strides: ones, Dilations: ones,
 		Begin: ir.Constants([]int64{0}), End: ir.Constants([]int64{0})}, channels)
 	switch activation := c.StringAttribute("activation", "none"); activation {
 	case "silu", "swish":
@@ -122,10 +122,10 @@ func causalConvolution(c *convert.Call) []*ir.Value {
 	default:
 		c.Fault("activation is %q", activation)
 	}
-	return []*ir.Value{y, ops.SliceAxis(b, whole, 2, whole.Type.Shape[2].Sub(history), history)}
+	return []*ir.Value{y, ops.SliceAxis(b, all, 2, all.Type.Shape[2].Sub(history), history)}
 }
 
-// flexAttention converts FlexAttention, whose attributes may have graphs that change the scores and the weights.
+// flexAttention converts FlexAttention, whose attributes may contain graphs that change the scores and the weights.
 func flexAttention(c *convert.Call) []*ir.Value {
 	b := c.Builder
 	query, key, value := c.Input(0), c.Input(1), c.Input(2)
@@ -145,7 +145,7 @@ func flexAttention(c *convert.Call) []*ir.Value {
 	group := shape[1].FloorDiv(writers)
 	c.Condition(sym.Cond{A: group.Mul(writers), Rel: sym.EQ, B: shape[1]},
 		"each head of keys serves as many of the queries")
-	// A head of keys and values serves a group of heads of queries, along an axis of its own.
+	// Each head of keys and values serves a group of heads of queries; the group is an axis.
 	grouped := func(v *ir.Value, heads ...sym.Expr) *ir.Value {
 		return ops.Reshape(b, v, append(append([]sym.Expr{v.Type.Shape[0]}, heads...), v.Type.Shape[2:]...)...)
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// flattened is a function along one axis that, before version 13, saw its input as a matrix: the axes from `axis` on
-// were one.
+// flattened returns the rule of a function along one axis. Before version 13 the function saw its input as a matrix:
+// the axes from `axis` on were merged.
 func flattened(f func(b *ir.Builder, x *ir.Value, axis int64) *ir.Value) convert.Rule {
 	return func(c *convert.Call) []*ir.Value {
 		x := c.Input(0)
@@ -29,14 +29,14 @@ func flattened(f func(b *ir.Builder, x *ir.Value, axis int64) *ir.Value) convert
 	}
 }
 
-// batchNormalization converts BatchNormalization. In training mode, the statistics are the batch's own, and the running
-// ones are updated.
+// batchNormalization converts BatchNormalization. In training mode it uses the statistics of the batch, and updates the
+// running statistics.
 func batchNormalization(c *convert.Call) []*ir.Value {
 	b, x := c.Builder, c.Input(0)
 	scale, shift, mean, variance := c.Input(1), c.Input(2), c.Input(3), c.Input(4)
 	epsilon := c.Float("epsilon", 1e-5)
 	if len(x.Type.Shape) < 2 {
-		// Without a channel axis there is one channel.
+		// An input without a channel axis has one channel.
 		c.Refuse("an input of rank %d", len(x.Type.Shape))
 	}
 	if c.Version < 9 && c.Int("spatial", 1) == 0 {
@@ -109,8 +109,8 @@ func instanceNormalization(c *convert.Call) []*ir.Value {
 	return convert.One(ops.ScaleShift(c.Builder, y, 1, c.Input(1), c.Input(2)))
 }
 
-// groupNormalization converts GroupNormalization. Before version 21 scale and shift had one element for each group,
-// since then one for each channel.
+// groupNormalization converts GroupNormalization. Before version 21, scale and shift had one element for each group;
+// since then, one for each channel.
 func groupNormalization(c *convert.Call) []*ir.Value {
 	b, x := c.Builder, c.Input(0)
 	shape, groups := x.Type.Shape, c.Int("num_groups", 0)

@@ -55,8 +55,8 @@ func SpatialAxes(c *convert.Call) []int64 {
 	return axes
 }
 
-// maxUnpool converts MaxUnpool: each element goes to where its index says, counted in the tensor that the window gives;
-// the shape that is asked for may be larger, and is filled at the ends.
+// maxUnpool converts MaxUnpool: each element moves to its index in the tensor that the window implies. The requested
+// shape may be larger, and is filled at the ends.
 func maxUnpool(c *convert.Call) []*ir.Value {
 	b, x, indices := c.Builder, c.Input(0), c.Input(1)
 	w, _ := poolWindow(c)

@@ -14,8 +14,8 @@ import (
 )
 
 // seed returns the attribute seed, an integer or, in most operators, a float whose fraction is ignored. A node without
-// one has a seed made from its name (of its first output if it has none): every run of a model draws the same numbers,
-// and nodes draw different ones.
+// it has a seed made from its name, or that of its first output: every run of a model draws the same numbers, and
+// different nodes draw different ones.
 func seed(c *convert.Call) uint32 {
 	if a := c.Attributes["seed"]; a != nil && a.Kind() == wire.AttributeInt {
 		return uint32(a.I)
@@ -45,7 +45,7 @@ func drawnShape(c *convert.Call) []sym.Expr {
 	return ir.Constants(shape)
 }
 
-// drawnType returns the element type in the attribute dtype; without it, x's, or f32.
+// drawnType returns the element type in the attribute dtype; if it is absent, that of x, or f32.
 func drawnType(c *convert.Call, x *ir.Value) dtype.DType {
 	dt := c.Type("dtype")
 	if dt == dtype.Invalid && x != nil {
@@ -83,8 +83,8 @@ func multinomial(c *convert.Call) []*ir.Value {
 	return convert.One(ops.DrawClasses(c.Builder, seed(c), dt, c.Input(0), count))
 }
 
-// dropout passes its input on outside of training. In training it keeps each element with probability 1 − ratio,
-// divided by that.
+// dropout returns its input outside of training. In training it keeps each element with probability 1 − ratio, divided
+// by that.
 func dropout(c *convert.Call) []*ir.Value {
 	b, x := c.Builder, c.Input(0)
 	training, ratio := training(c)
@@ -109,8 +109,9 @@ func dropout(c *convert.Call) []*ir.Value {
 	return []*ir.Value{y, kept}
 }
 
-// training is a bool scalar that says whether to drop, a constant true if that is certain and nil if it never is, and
-// the ratio. Before version 7 an attribute said so, up to 12 nothing did, and from then on an input may.
+// training returns a bool scalar that says whether to drop, and the ratio. The scalar is a constant true if dropping is
+// certain, and nil if nothing is ever dropped. Before version 7 an attribute says so, versions 7 to 11 never drop, and
+// since version 12 an input may say so.
 func training(c *convert.Call) (training, ratio *ir.Value) {
 	b := c.Builder
 	if c.Version < 7 && c.Int("is_test", 0) == 0 {

@@ -14,7 +14,7 @@ import (
 var recurrentKinds = map[string]struct {
 	cell      string
 	gates     int64
-	functions []string // of one direction, where none are given
+	functions []string // of one direction, if the model gives none
 }{
 	"LSTM": {"lstm", 4, []string{"Sigmoid", "Tanh", "Tanh"}},
 	"GRU":  {"gru", 3, []string{"Sigmoid", "Tanh"}},
@@ -25,7 +25,7 @@ var recurrentKinds = map[string]struct {
 // settings' defaults.
 var recurrentFunctions = map[string]struct {
 	name        string
-	takes       int // settings: alpha, or alpha and beta
+	takes       int // the number of settings: alpha, or alpha and beta
 	alpha, beta float64
 }{
 	"sigmoid": {name: "sigmoid"}, "tanh": {name: "tanh"}, "relu": {name: "relu"}, "softsign": {name: "softsign"},
@@ -95,7 +95,7 @@ func recurrent(c *convert.Call) []*ir.Value {
 	return out
 }
 
-// cellFunctions reads the activations of a cell. Settings are handed out in order to the functions that take them.
+// cellFunctions reads the activations of a cell. Settings go, in order, to the functions that have them.
 func cellFunctions(c *convert.Call, cell *ops.Recurrence, otherwise []string) {
 	names := c.Strings("activations")
 	if names == nil {

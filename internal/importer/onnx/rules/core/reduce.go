@@ -37,8 +37,8 @@ func farthest(smallest bool) convert.Rule {
 // byData reports whether the axes are an input whose elements only the run knows.
 func byData(c *convert.Call) bool { return c.Optional(1) != nil && !convert.IsKnown(c.Optional(1)) }
 
-// reducedByData reduces along axes that only the run knows: it binds, for each of the operand's axes, the extent that
-// the result has of it and the one that is reduced.
+// reducedByData reduces along axes that only the run knows. For each axis of the operand it binds two extents: that of
+// the result, and that which is reduced.
 func reducedByData(c *convert.Call, op string) *ir.Value {
 	b, x, axes := c.Builder, c.Input(0), c.Input(1)
 	rank, one := int64(len(x.Type.Shape)), sym.Const(1)
@@ -52,7 +52,7 @@ func reducedByData(c *convert.Call, op string) *ir.Value {
 		ops.Binary(b, ops.Eq, ops.Binary(b, ops.Add, column, end), first))
 	among := ops.ReduceMax(b, same, false, 0)
 	if c.Int("noop_with_empty_axes", 0) == 0 {
-		// No axes at all are every axis.
+		// An empty list of axes means all axes.
 		all := ops.Integers(b, ir.Type{DType: dtype.Bool}, []sym.Expr{one.Sub(count.Min(one))})
 		among = ops.Binary(b, ops.Or, among, all)
 	}
@@ -70,7 +70,7 @@ func reducedByData(c *convert.Call, op string) *ir.Value {
 	if left == 0 {
 		return ops.Reshape(b, y)
 	}
-	// The axes that stay, in order: theirs are the largest keys.
+	// The remaining axes, in order, have the largest keys.
 	keys := ops.Where(b, among, c.Number(0), ops.Binary(b, ops.Sub, end, first))
 	_, order := ops.TopK(b, keys, sym.Const(left), 0, true)
 	for m := range left {
@@ -107,9 +107,8 @@ func keptRank(c *convert.Call, count sym.Expr, rank int64) int64 {
 	return 0
 }
 
-// reducedAxes are the axes of a reduction: an attribute in older versions, an input in newer ones. None given means
-// all, unless noop_with_empty_axes says that nothing is reduced; each element is then still mapped as if it were the
-// only one of its sum.
+// reducedAxes returns the axes of a reduction: an attribute in older versions, an input in newer ones. If there are
+// none, all axes are reduced; or none, if noop_with_empty_axes is set: then each element is a reduction of one element.
 func reducedAxes(c *convert.Call) ([]int64, bool) {
 	rank := len(c.Input(0).Type.Shape)
 	keep := c.Int("keepdims", 1) != 0

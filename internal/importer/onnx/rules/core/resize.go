@@ -11,8 +11,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// resizing is a Resize: how coordinates of the result become coordinates of x, and how x is read there. Everything is
-// separable: the axes are resized one after the other.
+// resizing is a Resize: it maps coordinates of the result to coordinates of x, and reads x there. It is separable: the
+// axes are resized one after the other.
 type resizing struct {
 	*convert.Call
 	mode, transform, nearest string
@@ -21,16 +21,16 @@ type resizing struct {
 	extrapolation            float64
 }
 
-// resizedAxis is one axis of a Resize. Scalars are f32 values, so that what is known only when the model runs needs no
-// other path; known ones fold.
+// resizedAxis is one axis of a Resize. Scalars are f32 values, so that scales that only the run knows need no other
+// code; known ones are folded.
 type resizedAxis struct {
 	axis     int64
 	from, to sym.Expr
-	scale    *ir.Value // how much larger the result is
-	length   *ir.Value // of the result before it is rounded to whole elements
-	fixed    float64   // the scale where it is a number, else 0
+	scale    *ir.Value // the result's size relative to x's
+	length   *ir.Value // the result's extent before it is rounded to an integer
+	fixed    float64   // the scale if it is a number, otherwise 0
 	sized    bool      // the scale is to / from, or nearly so
-	start    *ir.Value // the region of interest; nil: the whole axis
+	start    *ir.Value // the region of interest; nil means the entire axis
 	end      *ir.Value
 }
 
@@ -56,7 +56,7 @@ func resize(c *convert.Call) []*ir.Value {
 		antialias: c.Int("antialias", 0) != 0, extrapolation: c.Float("extrapolation_value", 0)}
 	x := c.Input(0)
 	if c.Version < 11 {
-		// This version has no settings: it is asymmetric, and rounds down (up where the result is smaller).
+		// This version has no settings: it is asymmetric, and rounds down, or up if the result is smaller.
 		r.transform, r.nearest = "asymmetric", "simple"
 		return convert.One(r.resize(x, r.scaled(x, r.every(x), c.Input(1).Const, c.Input(1))))
 	}
@@ -238,8 +238,8 @@ func (r *resizing) keepAspect(list []*resizedAxis, least bool) {
 		to, okTo := a.to.Const()
 		from, okFrom := a.from.Const()
 		known = known && okTo && okFrom && from > 0
-		if exact := float64(float32(to) / float32(max(from, 1))); i == 0 || least == (exact < fixed) {
-			fixed = exact
+		if ratio := float64(float32(to) / float32(max(from, 1))); i == 0 || least == (ratio < fixed) {
+			fixed = ratio
 		}
 	}
 	two := sym.Const(2)
@@ -305,13 +305,14 @@ func (r *resizing) along(x *ir.Value, a *resizedAxis) *ir.Value {
 	return y
 }
 
-// repeated is an axis enlarged by a whole number, each element repeated: no table of indices is needed.
+// repeated resizes an axis by an integer factor by repeating each element, without a table of indices; nil if that is
+// not the result.
 func (r *resizing) repeated(x *ir.Value, a *resizedAxis) *ir.Value {
 	times := int64(a.fixed)
-	plain := r.transform == "asymmetric" && (r.nearest == "floor" || r.nearest == "simple") ||
+	repeats := r.transform == "asymmetric" && (r.nearest == "floor" || r.nearest == "simple") ||
 		r.transform == "half_pixel" && (r.nearest == "round_prefer_floor" || r.nearest == "round_prefer_ceil") &&
 			times < 1<<10
-	if r.mode != "nearest" || !plain || float64(times) != a.fixed || times < 1 ||
+	if r.mode != "nearest" || !repeats || float64(times) != a.fixed || times < 1 ||
 		r.Dims().EQ(a.to, a.from.Mul(sym.Const(times))) != sym.Yes {
 		return nil
 	}
@@ -324,8 +325,8 @@ func (r *resizing) repeated(x *ir.Value, a *resizedAxis) *ir.Value {
 	return ops.Reshape(b, ops.Expand(b, ops.Reshape(b, x, split(sym.Const(1))...), split(sym.Const(times))...), shape...)
 }
 
-// coordinateRules are where position o of the result lies in x, for each coordinate transformation: f32, as onnxruntime
-// computes it, since rounding decides which element is the nearest.
+// coordinateRules has the position in x of element o of the result, for each coordinate transformation: in f32, as
+// onnxruntime computes it, because rounding decides which element is the nearest.
 var coordinateRules = map[string]func(r *resizing, o *ir.Value, a *resizedAxis) *ir.Value{
 	"asymmetric": func(r *resizing, o *ir.Value, a *resizedAxis) *ir.Value { return r.binary(ops.Div, o, a.scale) },
 	"half_pixel": (*resizing).halfPixel,
@@ -368,7 +369,7 @@ func (r *resizing) halfPixel(o *ir.Value, a *resizedAxis) *ir.Value {
 // before returns an extent less 1, as a scalar.
 func (r *resizing) before(e sym.Expr) *ir.Value { return r.extent(e.Sub(sym.Const(1))) }
 
-// unlessSingle returns many if the result has more than one element along the axis, else single.
+// unlessSingle returns many if the result has more than one element along the axis, otherwise single.
 func (r *resizing) unlessSingle(a *resizedAxis, many, single *ir.Value) *ir.Value {
 	b := r.Builder
 	single = ops.Expand(b, single, a.to)
@@ -400,10 +401,10 @@ func (r *resizing) round(at *ir.Value, a *resizedAxis) *ir.Value {
 	return nil
 }
 
-// interpolated weighs the elements around each coordinate. Beyond the edges, the edge is repeated, or left out.
+// interpolated weighs the elements around each coordinate. Elements beyond the edges repeat the edge, or are excluded.
 func (r *resizing) interpolated(x, at, last *ir.Value, a *resizedAxis) *ir.Value {
 	b := r.Builder
-	reach := int64(1) // the kernel reaches so far to each side, in elements of x after shrinking
+	reach := int64(1) // the distance that the kernel covers on each side, in elements of x after shrinking
 	if r.mode == "cubic" {
 		reach = 2
 	}
@@ -415,7 +416,7 @@ func (r *resizing) interpolated(x, at, last *ir.Value, a *resizedAxis) *ir.Value
 	at = ops.Reshape(b, at, column...)
 	base := ops.Unary(b, ops.Floor, at)
 	if r.antialias {
-		// Of two elements equally far away, the left one counts.
+		// Of two elements at the same distance, the left one counts.
 		base = r.binary(ops.Sub, ops.Unary(b, ops.Ceil, at), r.f32(1))
 	}
 	offsets := ops.Range(b, first, r.f32(1), taps)
@@ -432,8 +433,9 @@ func (r *resizing) interpolated(x, at, last *ir.Value, a *resizedAxis) *ir.Value
 	return ops.Resample(b, x, ops.Cast(b, index, dtype.I64), ops.Cast(b, weights, x.Type.DType), a.axis)
 }
 
-// reaching is how antialiasing widens the kernel: by how much distances shrink, the first element's offset, and how
-// many elements count. If a result is smaller, as many more as it is smaller by; those beyond the kernel weigh nothing.
+// reaching returns how antialiasing widens the kernel if the result is smaller: the factor by which distances shrink,
+// the first element's offset, and the number of elements, which grows by the same factor. Elements beyond the kernel
+// have weight 0.
 func (r *resizing) reaching(a *resizedAxis, reach int64) (shrink, first *ir.Value, taps sym.Expr) {
 	b := r.Builder
 	switch {

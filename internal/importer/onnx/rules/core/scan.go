@@ -64,8 +64,8 @@ func scanBlock(c *convert.Call, b *ir.Builder, states, scanned []*ir.Value, axes
 	return body, into
 }
 
-// scanBatch converts version 8: along axis 0 lies the batch, along axis 1 what is scanned, of which each element of the
-// batch may have less than there is room for. Rows of the outputs beyond that are zero.
+// scanBatch converts version 8: axis 0 is the batch and axis 1 the scanned axis. Each element of the batch may have
+// fewer steps than the axis has elements; the remaining rows of the outputs are zero.
 func scanBatch(c *convert.Call, states, scanned []*ir.Value) []*ir.Value {
 	b := c.Builder
 	for _, v := range scanned {
@@ -87,7 +87,7 @@ func scanBatch(c *convert.Call, states, scanned []*ir.Value) []*ir.Value {
 		each.Results = ops.Scan(in, body, ops.ScanOver{InputReversed: reversed}, one, rows)
 		return ops.Scan(b, each, ops.ScanOver{}, nil, given)
 	}
-	// What is scanned backwards begins at its own end.
+	// A backward scan begins at the last step of its own sequence.
 	length, step := ops.Cast(in, each.Params[len(each.Params)-1], dtype.I64), ops.Counting(in, dtype.I64, extent)
 	on := ops.Binary(in, ops.Lt, step, length)
 	for i, v := range rows {

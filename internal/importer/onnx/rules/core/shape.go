@@ -52,8 +52,8 @@ func reshape(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Reshape(c.Builder, x, shape...))
 }
 
-// quotient returns the extent that others lack for the number of elements of shape. Equal extents cancel, so that an
-// empty tensor's other extents are kept.
+// quotient returns the extent by which the product of others lacks the number of elements of shape. Equal extents
+// cancel, so that the other extents of an empty tensor are kept.
 func quotient(c *convert.Call, shape, others []sym.Expr) sym.Expr {
 	left := append([]sym.Expr{}, shape...)
 	divisor := sym.Const(1)
@@ -94,7 +94,7 @@ func resolved(c *convert.Call, x *ir.Value, rank int, keepZero bool) []sym.Expr 
 	missing := ops.Binary(b, ops.Eq, to, c.Number(-1))
 	others := b.Op("reduce_prod", ir.Attrs{"axes": []int64{0}}, ops.Where(b, missing, unit, to))
 	to = ops.Where(b, missing, ops.Binary(b, ops.Div, ops.Reshape(b, c.Integers(convert.Count(x.Type.Shape))), others), to)
-	// That their product is the number of elements bounds each, and no product of such bounds would be near it.
+	// Their product is the number of elements, but no useful bound of each extent follows from that.
 	return c.Decided(to, sym.Unlimited)
 }
 
@@ -124,14 +124,15 @@ func squeeze(c *convert.Call) []*ir.Value {
 		size, static := extent.Const()
 		switch {
 		case axes == nil && !static:
-			// Whether it is removed would decide the result's rank: a run in which it would be is refused.
+			// The rank of the result would depend on whether the axis is removed: a run in which its extent is 1 is
+			// refused.
 			c.Condition(sym.Cond{A: extent, Rel: sym.NE, B: sym.Const(1)},
 				"no axis is removed that is not named and need not have one element")
 			shape = append(shape, extent)
 		case axes == nil && size == 1:
 		case gone[i] && static && size != 1:
 			c.Fault("axis %d has extent %d, it must be 1 to be removed", i, size)
-		case gone[i]: // that the extent is 1 follows from the number of elements
+		case gone[i]: // the number of elements implies that the extent is 1
 		default:
 			shape = append(shape, extent)
 		}
@@ -193,7 +194,7 @@ func expand(c *convert.Call) []*ir.Value {
 	if to == nil {
 		to = slices.Clone(c.SymbolsOf(c.In[1], 0, sym.Unlimited))
 		for i, e := range to {
-			// An extent of 1 stands for x's own; an axis of x that is not 1 keeps its extent.
+			// An extent of 1 means x's own extent; an axis of x whose extent is not 1 keeps it.
 			at := i - rank + len(x.Type.Shape)
 			if at < 0 || x.Type.Shape[at].Equal(sym.Const(1)) {
 				continue
@@ -214,7 +215,7 @@ func expand(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Expand(c.Builder, x, shape...))
 }
 
-// single gives the axes of x that have at most one element the extent 1, so that they can be repeated.
+// single changes the extents of the axes of x that have at most one element to 1, so that they can be repeated.
 func single(c *convert.Call, x *ir.Value) *ir.Value {
 	shape := append([]sym.Expr{}, x.Type.Shape...)
 	changed := false
@@ -338,7 +339,7 @@ var constants = map[string]func(c *convert.Call) *tensor.Tensor{
 	},
 }
 
-// sparseValue returns the value of the attribute sparse_value with its zeros.
+// sparseValue returns the value of the attribute sparse_value, with its zeros.
 func sparseValue(c *convert.Call) *tensor.Tensor {
 	a := c.Attribute("sparse_value", wire.AttributeSparseTensor)
 	if a == nil || a.SparseTensor == nil {
@@ -395,7 +396,7 @@ func eyeLike(c *convert.Call) []*ir.Value {
 		dt))
 }
 
-// blocks checks the operand of DepthToSpace and SpaceToDepth.
+// blocks returns the operand of DepthToSpace and SpaceToDepth, and the block size, after it checks them.
 func blocks(c *convert.Call) (x *ir.Value, block sym.Expr) {
 	x = c.Input(0)
 	if len(x.Type.Shape) != 4 {

@@ -10,15 +10,15 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// cut returns the first index of a slice along an axis, and its number of elements. With a negative step, ONNX clamps
-// the start to the axis: a start before the axis is its first element, while Python's slice is empty.
+// cut returns the first index of a slice along an axis, and its number of elements. For a negative step, ONNX clamps
+// the start to the axis: a start before the axis becomes its first element, while Python's slice is empty.
 func cut(c *convert.Call, start, end, extent sym.Expr, step int64) (begin, length sym.Expr) {
 	zero, low, last := sym.Const(0), sym.Const(0), extent
 	if step < 0 {
 		low, last = sym.Const(-1), extent.Sub(sym.Const(1))
 	}
 	clamp := func(at, low sym.Expr) sym.Expr {
-		// The ends of 64 and of 32 bits stand for the ends of the axis.
+		// The greatest integers of 64 and of 32 bits stand for the ends of the axis.
 		if v, ok := at.Const(); ok && v >= math.MaxInt32 {
 			return last
 		} else if ok && v <= math.MinInt32 {
@@ -80,7 +80,7 @@ func slice(c *convert.Call) []*ir.Value {
 	for i := range step {
 		step[i] = 1
 	}
-	cut := func(i int, whole sym.Expr) (sym.Expr, sym.Expr) { return cut(c, starts[i], ends[i], whole, steps[i]) }
+	cut := func(i int, extent sym.Expr) (sym.Expr, sym.Expr) { return cut(c, starts[i], ends[i], extent, steps[i]) }
 	if !known {
 		cut = cutAtRun(c, x, axes, steps)
 	}
@@ -89,7 +89,7 @@ func slice(c *convert.Call) []*ir.Value {
 		if steps[i] == 0 {
 			c.Fault("a step of 0")
 		}
-		// A step of −2⁶³ and the like cannot be negated; one so long takes one element at most.
+		// A step of −2⁶³ cannot be negated; a step of this length takes one element at most.
 		steps[i] = min(max(steps[i], -math.MaxInt32), math.MaxInt32)
 		step[axis] = steps[i]
 		begin[axis], extent[axis] = cut(i, x.Type.Shape[axis])
@@ -98,27 +98,27 @@ func slice(c *convert.Call) []*ir.Value {
 }
 
 // cutAtRun is cut for starts and ends that only the run knows: it resolves and clamps them at run time.
-func cutAtRun(c *convert.Call, x *ir.Value, axes, steps []int64) func(i int, whole sym.Expr) (begin, length sym.Expr) {
+func cutAtRun(c *convert.Call, x *ir.Value, axes, steps []int64) func(i int, extent sym.Expr) (begin, length sym.Expr) {
 	b := c.Builder
-	whole, low, high := make([]sym.Expr, len(axes)), make([]sym.Expr, len(axes)), make([]sym.Expr, len(axes))
+	extents, low, high := make([]sym.Expr, len(axes)), make([]sym.Expr, len(axes)), make([]sym.Expr, len(axes))
 	stride, round := make([]sym.Expr, len(axes)), make([]sym.Expr, len(axes))
 	for i, a := range axes {
 		extent := x.Type.Shape[c.Axis(a, len(x.Type.Shape))]
-		whole[i], high[i] = extent, extent
+		extents[i], high[i] = extent, extent
 		stride[i], round[i] = sym.Const(steps[i]), sym.Const(steps[i]-1)
 		if steps[i] < 0 {
 			low[i], high[i], round[i] = sym.Const(-1), extent.Sub(sym.Const(1)), sym.Const(steps[i]+1)
 		}
 	}
 	clamp := func(at, low *ir.Value) *ir.Value {
-		at = ops.Where(b, ops.Binary(b, ops.Lt, at, c.Number(0)), ops.Binary(b, ops.Add, at, c.Integers(whole...)), at)
+		at = ops.Where(b, ops.Binary(b, ops.Lt, at, c.Number(0)), ops.Binary(b, ops.Add, at, c.Integers(extents...)), at)
 		return ops.Binary(b, ops.Min, ops.Binary(b, ops.Max, at, low), c.Integers(high...))
 	}
 	first, stop := clamp(c.Wide(1), c.Number(0)), clamp(c.Wide(2), c.Integers(low...))
 	way := ops.Binary(b, ops.Add, ops.Binary(b, ops.Sub, stop, first), c.Integers(round...))
 	length := ops.Binary(b, ops.Max, ops.Binary(b, ops.Div, way, c.Integers(stride...)), c.Number(0))
-	begins := bound(c, ops.Binary(b, ops.Max, first, c.Number(0)), whole)
-	lengths := bound(c, length, whole)
+	begins := bound(c, ops.Binary(b, ops.Max, first, c.Number(0)), extents)
+	lengths := bound(c, length, extents)
 	return func(i int, _ sym.Expr) (sym.Expr, sym.Expr) { return begins[i], lengths[i] }
 }
 
@@ -159,7 +159,7 @@ func split(c *convert.Call) []*ir.Value {
 		if pieces < 1 || pieces > maxPieces {
 			c.Fault("%d pieces", pieces)
 		}
-		// The last piece is the smaller one, and may be empty.
+		// The last piece is the smallest, and may be empty.
 		each, left := extent.CeilDiv(sym.Const(pieces)), extent
 		if c.Version < 18 {
 			each = extent.FloorDiv(sym.Const(pieces))
@@ -222,8 +222,8 @@ func vector(c *convert.Call, i int) {
 	}
 }
 
-// centerCropPad converts CenterCropPad. It crops or pads each axis at both ends, the end more than the beginning if
-// the difference is odd.
+// centerCropPad converts CenterCropPad. It crops or pads each axis at both ends; if the difference is odd, the end more
+// than the beginning.
 func centerCropPad(c *convert.Call) []*ir.Value {
 	x := c.Input(0)
 	rank := len(x.Type.Shape)

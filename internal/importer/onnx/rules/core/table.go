@@ -71,11 +71,11 @@ var Rules = convert.Table{
 			"Det": determinant,
 		}),
 	// The first versions of ai.onnx: settings that are inputs today were attributes, and a second operand was broadcast
-	// only on demand. Before 9 and 10, there are operators that ai.onnx had on trial, and took back.
+	// only on demand. Before versions 9 and 10, ai.onnx had operators on trial that it later withdrew.
 	Before: map[int64]map[string]convert.Rule{
 		2: {
 			"Split": splitByInput, "Pad": renamed(pad, "paddings", "pads"),
-			"LpPool": wholePower(lpPool), "GlobalLpPool": wholePower(globalLpPool),
+			"LpPool": integerPower(lpPool), "GlobalLpPool": integerPower(globalLpPool),
 		},
 		4: {"Concat": concatAlongOne},
 		5: {"Reshape": reshapeByAttribute},
@@ -120,7 +120,7 @@ var Rules = convert.Table{
 	},
 }
 
-// since is the inputs that are integers since a version of their operator.
+// since declares inputs that are integers since a version of their operator.
 var since = convert.Since
 
 // firstOnly moves the first input's elements into the first output.

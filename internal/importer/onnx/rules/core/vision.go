@@ -11,7 +11,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// nonMaxSuppression converts NonMaxSuppression. Its limit may be known only to the run, and of any size.
+// nonMaxSuppression converts NonMaxSuppression. Its limit may be known only to the run, and may have any value.
 func nonMaxSuppression(c *convert.Call) []*ir.Value {
 	most := sym.Const(0)
 	if c.Optional(2) != nil {
@@ -79,7 +79,7 @@ func roiAlign(c *convert.Call) []*ir.Value {
 	default:
 		c.Fault("mode %q", mode)
 	}
-	// Coordinates were of elements' corners before the attribute came.
+	// Before the attribute was introduced, coordinates were those of elements' corners.
 	switch mode := strings.ToLower(c.StringAttribute("coordinate_transformation_mode", "half_pixel")); {
 	case c.Version < 16:
 	case mode == "half_pixel":
