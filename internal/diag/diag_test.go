@@ -9,6 +9,7 @@ import (
 	"testing"
 )
 
+// TestKinds shows the names of kinds, and which sentinels errors.Is accepts for them.
 func TestKinds(t *testing.T) {
 	kinds := map[string]error{
 		"input": ErrInput, "unsupported": ErrUnsupported, "budget": ErrBudget,
@@ -36,6 +37,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
+// TestError shows the line that an error with each combination of fields prints.
 func TestError(t *testing.T) {
 	tests := []struct {
 		err  *Error
@@ -60,17 +62,19 @@ func TestError(t *testing.T) {
 	}
 }
 
+// TestLocationIsInnermostAndCopied shows that the names given first stay, and that the methods return copies.
 func TestLocationIsInnermostAndCopied(t *testing.T) {
 	inner := Inputf("bad").AtNode("inner", "If").AtFile("a").AtTensor("t").AtDim("d")
 	outer := inner.AtNode("outer", "Loop").AtFile("b").AtTensor("u").AtDim("e").WithFix("f")
 	if outer.Node != "inner" || outer.Op != "If" || outer.File != "a" || outer.Tensor != "t" || outer.Dim != "d" {
-		t.Errorf("outer place won: %+v", outer)
+		t.Errorf("the outer location won: %+v", outer)
 	}
 	if inner.Fix != "" {
 		t.Errorf("WithFix changed its receiver")
 	}
 }
 
+// TestCause finds causes with errors.Is, whether given by %w, WithCause or As.
 func TestCause(t *testing.T) {
 	for _, e := range []*Error{
 		Inputf("x: %w", fs.ErrNotExist), Inputf("x: %w, %w", fs.ErrClosed, fs.ErrNotExist),
@@ -89,6 +93,7 @@ func TestCause(t *testing.T) {
 	}
 }
 
+// TestJSON shows that an error has all eight keys in JSON.
 func TestJSON(t *testing.T) {
 	e := Unsupportedf("op %s", "Foo").AtNode("n", "Foo").AtFile("m.onnx").AtTensor("t").AtDim("d").WithFix("f").
 		WithCause(fs.ErrClosed)
@@ -102,6 +107,7 @@ func TestJSON(t *testing.T) {
 	}
 }
 
+// TestRecover turns panics with errors, *Errors and other values into errors of the right kind, with the stack.
 func TestRecover(t *testing.T) {
 	run := func(value any) (err error) {
 		defer Recover(&err, "pass fold")

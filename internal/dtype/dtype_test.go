@@ -8,6 +8,7 @@ import (
 	"testing"
 )
 
+// TestNames parses and prints the name of every type, also with MarshalText, and refuses other names.
 func TestNames(t *testing.T) {
 	for _, dt := range All() {
 		parsed, ok := Parse(dt.String())
@@ -37,6 +38,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// TestSizes computes packed sizes, and the ranges of integer types.
 func TestSizes(t *testing.T) {
 	for _, c := range []struct {
 		dt   DType
@@ -229,6 +231,7 @@ func TestF16Fast(t *testing.T) {
 	}
 }
 
+// TestE8M0 encodes F8E8M0 in every rounding mode, with and without saturation.
 func TestE8M0(t *testing.T) {
 	inf, nan := math.Inf(1), math.NaN()
 	for _, c := range []struct {
@@ -377,6 +380,7 @@ func TestConvertSlice(t *testing.T) {
 	}
 }
 
+// firstDifference returns the index of the first element that differs.
 func firstDifference(dt DType, a, b []byte, n int64) int64 {
 	for i := range n {
 		if x, y := LoadComplex(dt, a, i), LoadComplex(dt, b, i); x != y && (x == x || y == y) {
@@ -448,6 +452,7 @@ func TestPanics(t *testing.T) {
 	}
 }
 
+// BenchmarkConvert converts between the types that models use most.
 func BenchmarkConvert(b *testing.B) {
 	const n = 1 << 14
 	for _, pair := range [][2]DType{{F16, F32}, {F32, F16}, {BF16, F32}, {F32, BF16}, {F32, I64}, {I64, F32},

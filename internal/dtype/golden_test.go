@@ -39,6 +39,7 @@ func mustParse(t *testing.T, name string) DType {
 	return dt
 }
 
+// checkTable compares the value of every code of a type with a line of values.
 func checkTable(t *testing.T, name string, want []string) {
 	dt := mustParse(t, name)
 	if len(want) != 1<<dt.Bits() {
@@ -89,6 +90,7 @@ func goldenSum(t *testing.T, src, dst DType, mode string) uint32 {
 	return crc32.ChecksumIEEE(codes)
 }
 
+// goldenInputs returns the inputs of a line, as testdata/golden.py computes them.
 func goldenInputs(src, dst DType, mode string) []uint32 {
 	var words []uint32
 	switch {

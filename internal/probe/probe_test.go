@@ -50,6 +50,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// TestVectorsAreFaster compares AVX2 with scalar code: it must be at least twice as fast.
 func TestVectorsAreFaster(t *testing.T) {
 	k, ok := Named("avx2")
 	if !ok {
@@ -60,6 +61,7 @@ func TestVectorsAreFaster(t *testing.T) {
 	}
 }
 
+// BenchmarkProbe reports all figures of this machine.
 func BenchmarkProbe(b *testing.B) {
 	n := runtime.GOMAXPROCS(0)
 	for _, k := range kinds() {

@@ -46,6 +46,7 @@ func TestNotNegative(t *testing.T) {
 	}
 }
 
+// TestLessens shows for pairs of expressions whether subtraction cancels a product.
 func TestLessens(t *testing.T) {
 	for _, c := range []struct {
 		e, f string

@@ -63,6 +63,7 @@ func TestCanonical(t *testing.T) {
 	}
 }
 
+// TestParseErrors shows the offset and the message for each kind of malformed expression.
 func TestParseErrors(t *testing.T) {
 	for _, test := range []struct{ text, want string }{
 		{"", "offset 0: expected an expression, found end of text"},
@@ -87,6 +88,7 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
+// TestParsePrefix parses the expression at the beginning of a text in one of the three languages.
 func TestParsePrefix(t *testing.T) {
 	for _, test := range []struct {
 		text, want string
@@ -113,6 +115,7 @@ func TestParsePrefix(t *testing.T) {
 	}
 }
 
+// TestCond parses, prints and evaluates conditions of every relation.
 func TestCond(t *testing.T) {
 	for _, test := range []struct {
 		text, want string
@@ -141,6 +144,8 @@ func TestCond(t *testing.T) {
 	}
 }
 
+// TestEvalErrors shows when an evaluation overflows, divides by zero or lacks a name, with Eval and with compiled
+// code.
 func TestEvalErrors(t *testing.T) {
 	values := map[string]int64{"n": math.MaxInt64, "m": math.MinInt64, "z": 0, "o": -1, "two": 2}
 	for _, test := range []struct {
@@ -180,6 +185,7 @@ func TestEvalErrors(t *testing.T) {
 	}
 }
 
+// TestParts tests names, the linear form, substitution, the zero value, and sums and products of lists.
 func TestParts(t *testing.T) {
 	var none Expr
 	if c, ok := none.Const(); c != 0 || !ok || none.String() != "0" || !none.Equal(Const(0)) {
@@ -279,6 +285,8 @@ func TestPython(t *testing.T) {
 	}
 }
 
+// TestLimits shows that expressions beyond the limits become huge, which evaluates to an error and about which nothing
+// is proved.
 func TestLimits(t *testing.T) {
 	factor := func(name string) Expr {
 		e := Const(1)
@@ -320,6 +328,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// TestConcurrent proves and evaluates from several goroutines, for the race detector.
 func TestConcurrent(t *testing.T) {
 	d := testDims()
 	e := parse(t, "ceildiv(4*n*m, 64)*64 + max(n, a)%7")

@@ -210,6 +210,7 @@ var operations = []struct {
 	}},
 }
 
+// bigFloor returns ⌊x/y⌋; nil if y is 0.
 func bigFloor(x, y *big.Int) *big.Int {
 	if y.Sign() == 0 {
 		return nil
@@ -253,6 +254,7 @@ func checkProgram(t *testing.T, code []byte, values map[string]int64, small bool
 	}
 }
 
+// TestArithmeticAgainstBig compares random expressions with their definition in unbounded integers.
 func TestArithmeticAgainstBig(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for i := range 40000 {
@@ -274,6 +276,7 @@ func TestArithmeticAgainstBig(t *testing.T) {
 	}
 }
 
+// FuzzArithmetic compares expressions with their definition in unbounded integers.
 func FuzzArithmetic(f *testing.F) {
 	f.Add([]byte{0, 2, 64, 9, 67, 4, 70}, int64(3), int64(-4), int64(math.MaxInt64))
 	f.Add([]byte{0, 31, 66, 63, 64, 2, 68}, int64(-1), int64(math.MinInt64), int64(7))
@@ -282,6 +285,7 @@ func FuzzArithmetic(f *testing.F) {
 	})
 }
 
+// FuzzParse checks that parsing never panics, and that a parsed expression is printed and parsed back.
 func FuzzParse(f *testing.F) {
 	for _, text := range everyday {
 		f.Add(text)
@@ -306,6 +310,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
+// BenchmarkProver proves the everyday conditions, each time without remembered results.
 func BenchmarkProver(b *testing.B) {
 	var list []Cond
 	for _, text := range everyday {
@@ -327,6 +332,7 @@ func BenchmarkProver(b *testing.B) {
 	}
 }
 
+// BenchmarkShape computes the extents of a convolution and their aligned product.
 func BenchmarkShape(b *testing.B) {
 	n, h := Dim("n"), Dim("h")
 	b.ReportAllocs()
@@ -336,6 +342,7 @@ func BenchmarkShape(b *testing.B) {
 	}
 }
 
+// BenchmarkCode evaluates a compiled formula of a memory plan.
 func BenchmarkCode(b *testing.B) {
 	e, err := Parse("max(64*((4*n*m + 63)//64) + 128*k, 64*((12*n*m + 63)//64), 4*n*m*k) + 1024")
 	if err != nil {
@@ -354,6 +361,8 @@ func BenchmarkCode(b *testing.B) {
 	}
 }
 
+// TestCodeAllocatesNothing evaluates compiled expressions, short and long, without allocation, and compares them with
+// Eval.
 func TestCodeAllocatesNothing(t *testing.T) {
 	long := Const(0)
 	for i := range 200 {

@@ -2,6 +2,7 @@ package sym
 
 import "testing"
 
+// TestExtremumArgs shows the arguments of minima and maxima, to which a constant may be added.
 func TestExtremumArgs(t *testing.T) {
 	n, m := Dim("n"), Dim("m")
 	for _, c := range []struct {

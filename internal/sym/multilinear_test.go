@@ -4,6 +4,7 @@ import (
 	"testing"
 )
 
+// TestMultilinear compares Multilinear with Linear in every name, and expressions with the sum of their terms.
 func TestMultilinear(t *testing.T) {
 	for _, text := range []string{"0", "7", "n", "2*n + 3*m - 1", "n*m", "n*n", "n*n*m", "n // 2", "3*(n % 4) + m",
 		"min(n, m)", "n*m + n*k", "n*m*m + k"} {

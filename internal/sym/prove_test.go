@@ -73,6 +73,7 @@ var everyday = []string{
 	"(-u) // 8 == -ceildiv(u, 8)",
 }
 
+// TestEveryday proves every everyday condition.
 func TestEveryday(t *testing.T) {
 	d := testDims()
 	var open []string

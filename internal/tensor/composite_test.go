@@ -10,6 +10,7 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 )
 
+// TestPackStrings packs strings of several tensors into one pool and unpacks them; spans outside the pool are refused.
 func TestPackStrings(t *testing.T) {
 	a := Must(OverStrings([]int64{2, 2}, []string{"weir", "", "rün", "\xff\x00"}))
 	b := Must(OverStrings(nil, []string{"x"}))
@@ -30,6 +31,7 @@ func TestPackStrings(t *testing.T) {
 	}
 }
 
+// TestPackSequence packs tensors of several ranks and unpacks them; wrong types and too many axes are refused.
 func TestPackSequence(t *testing.T) {
 	list := []*Tensor{Of[int32](1, 2, 3), Must(FromSlice([]int32{4, 5}, 2, 1)), Scalar[int32](6),
 		Must(New(dtype.I32, 0, 7))}

@@ -90,6 +90,8 @@ func checkSlices(t *testing.T, r *rand.Rand, name string, got, want *Tensor) {
 	}
 }
 
+// TestPermuted compares random permutations, some of them permuted again, with permutedSlowly; types and shapes that
+// cannot be permuted are refused.
 func TestPermuted(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	types := []dtype.DType{dtype.U8, dtype.F16, dtype.F32, dtype.I64, dtype.F64, dtype.Bool, dtype.C64}

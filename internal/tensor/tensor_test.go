@@ -13,6 +13,7 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 )
 
+// TestCount counts the elements of shapes up to the limits of int64, and refuses impossible shapes.
 func TestCount(t *testing.T) {
 	for _, c := range []struct {
 		shape []int64
@@ -34,6 +35,7 @@ func TestCount(t *testing.T) {
 	}
 }
 
+// TestNew makes tensors of every type, all zeros, and refuses impossible and too large ones.
 func TestNew(t *testing.T) {
 	for _, dt := range dtype.All() {
 		for _, shape := range [][]int64{{}, {0}, {5}, {3, 7}, {2, 0, 9}, {1 << 40, 0}} {
@@ -77,6 +79,7 @@ func TestNew(t *testing.T) {
 	}
 }
 
+// TestOver shows that Over borrows its data, and refuses data of the wrong length.
 func TestOver(t *testing.T) {
 	data := []byte{1, 2, 3}
 	a := Must(Over(dtype.U8, []int64{3}, data))
@@ -131,6 +134,7 @@ func element[T interface {
 	}
 }
 
+// TestElements tests FromSlice, Data, Scalar and Of for every Go type, and refuses other types and unaligned data.
 func TestElements(t *testing.T) {
 	element(t, dtype.Bool, true, false)
 	element[uint8](t, dtype.U8, 1, 255)
@@ -188,12 +192,13 @@ func TestIndexPanics(t *testing.T) {
 	}
 }
 
+// TestViews shows that Reshape, Rows and BitCast are views, and refuses impossible ones.
 func TestViews(t *testing.T) {
 	a := Of[int32](0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11)
 	m := Must(a.Reshape(3, 4))
 	part := Must(m.Rows(1, 3))
 	if want := Must(FromSlice([]int32{4, 5, 6, 7, 8, 9, 10, 11}, 2, 4)); !part.Equal(want) {
-		t.Errorf("Part: %v", part)
+		t.Errorf("Rows: %v", part)
 	}
 	if part.SetInt(0, -1); a.Int(4) != -1 {
 		t.Error("a view of a view copied")
@@ -237,6 +242,7 @@ func TestViews(t *testing.T) {
 	}
 }
 
+// TestEqual compares to the bit: 0 and −0 differ, equal NaNs are equal, and unused bits do not count.
 func TestEqual(t *testing.T) {
 	nan := math.NaN()
 	zero, minus := Of(0.0), Of(math.Copysign(0, -1))
@@ -270,6 +276,7 @@ func TestConvert(t *testing.T) {
 	}
 }
 
+// TestString prints tensors: all elements of small ones, the first of large ones.
 func TestString(t *testing.T) {
 	for _, c := range []struct {
 		t    *Tensor
@@ -316,6 +323,7 @@ func TestEach(t *testing.T) {
 	}
 }
 
+// TestCompare compares within tolerances, and shows the errors for tensors that differ.
 func TestCompare(t *testing.T) {
 	nan, inf := math.NaN(), math.Inf(1)
 	for _, c := range []struct {

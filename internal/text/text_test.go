@@ -26,6 +26,7 @@ func tokens(source string) string {
 	return strings.Join(list, " ")
 }
 
+// TestTokens cuts texts into tokens of every kind, and shows the errors of malformed ones.
 func TestTokens(t *testing.T) {
 	for _, test := range []struct{ source, want string }{
 		{"", ""},
@@ -50,6 +51,7 @@ func TestTokens(t *testing.T) {
 	}
 }
 
+// TestSymbolicIntegers reads expressions and conditions between tokens, also over several lines.
 func TestSymbolicIntegers(t *testing.T) {
 	s := NewScanner(`[n + 1, max(n, 2)*m //  4 % 3] %x "odd name" - 1 -> k # z
  %y n <= 4*m -> (
@@ -72,6 +74,7 @@ func TestSymbolicIntegers(t *testing.T) {
 	}
 }
 
+// TestFloats prints and parses floats: every value returns to the bit, with 64 and with 32 bits.
 func TestFloats(t *testing.T) {
 	values := []float64{0, math.Copysign(0, -1), 1, -1.5, 0.1, math.MaxFloat64, math.SmallestNonzeroFloat64, math.Inf(1),
 		math.Inf(-1), math.NaN(),
@@ -94,6 +97,7 @@ func TestFloats(t *testing.T) {
 	}
 }
 
+// TestErrors shows the position of errors, and that no token follows an error.
 func TestErrors(t *testing.T) {
 	for _, test := range []struct {
 		source string
@@ -136,6 +140,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
+// TestNesting shows that Enter stops a recursive parser on a deeply nested text.
 func TestNesting(t *testing.T) {
 	s := NewScanner(strings.Repeat("(", 100000))
 	var parse func()

@@ -33,6 +33,7 @@ func parsed(t *testing.T, format int64, g *wire.GraphProto) *Model {
 	return m
 }
 
+// node returns a node; in and out are names separated by commas.
 func node(op string, in, out string, attrs ...*wire.AttributeProto) *wire.NodeProto {
 	names := func(s string) []string { return strings.Split(s, ",") }
 	n := &wire.NodeProto{OpType: op, Output: names(out), Attribute: attrs}
@@ -42,6 +43,7 @@ func node(op string, in, out string, attrs ...*wire.AttributeProto) *wire.NodePr
 	return n
 }
 
+// results returns declarations of outputs without types.
 func results(names ...string) []*wire.ValueInfoProto {
 	var out []*wire.ValueInfoProto
 	for _, name := range names {

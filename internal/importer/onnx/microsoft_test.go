@@ -21,6 +21,7 @@ func microsoftNode(name string, in []*tensor.Tensor, attrs ...*wire.AttributePro
 	return evaluate(m)
 }
 
+// random returns an f32 tensor of normally distributed numbers.
 func random(r *rand.Rand, shape ...int64) *tensor.Tensor {
 	t := tensor.Must(tensor.New(tensor.Of[float32]().DType(), shape...))
 	for i := range t.Len() {

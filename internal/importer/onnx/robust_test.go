@@ -100,6 +100,7 @@ func location(stack []byte) string {
 	return strings.Join(lines[:min(len(lines), 4)], "\n")
 }
 
+// describe prints a call's inputs and attributes, for errors.
 func describe(c *convert.Call) string {
 	var parts []string
 	for _, v := range c.In {
@@ -135,6 +136,7 @@ func randomComposite(r *rand.Rand, g *convert.Scope) *ir.Value {
 	return g.Parameter(p)
 }
 
+// randomCall returns a call of an operator with random inputs and attributes, most of the kinds that it accepts.
 func randomCall(r *rand.Rand, domain, operator string, since int64, op *schema.Operator) *convert.Call {
 	body := &ir.Block{}
 	m := &ir.Module{Name: "main", Dims: sym.NewDims(), Main: &ir.Func{Name: "main", Body: body}}
@@ -191,6 +193,7 @@ func randomCall(r *rand.Rand, domain, operator string, since int64, op *schema.O
 	return c
 }
 
+// randomValue returns a constant or a parameter, whose extents may be named.
 func randomValue(r *rand.Rand, b *ir.Builder, i int, dt dtype.DType, rank int) *ir.Value {
 	shape, sizes, static := make([]sym.Expr, rank), make([]int64, rank), true
 	for axis := range shape {
@@ -214,6 +217,7 @@ func randomValue(r *rand.Rand, b *ir.Builder, i int, dt dtype.DType, rank int) *
 	return b.Param(fmt.Sprintf("x%d", i), ir.Type{DType: dt, Shape: shape})
 }
 
+// randomAttribute returns an attribute of the declared kind with a random value.
 func randomAttribute(r *rand.Rand, a schema.Attribute) *wire.AttributeProto {
 	words := []string{"", "SAME_UPPER", "SAME_LOWER", "VALID", "NOTSET", "linear", "nearest", "cubic", "constant",
 		"reflect", "none", "sum", "mean", "tanh", "bidirectional", "reverse", "ij,jk->ik", "...i,i", "ii->i", "add", "Relu",

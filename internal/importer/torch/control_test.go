@@ -19,6 +19,7 @@ func positional(args ...string) string {
 	return strings.Join(args, ", ")
 }
 
+// tensorsNamed returns the JSON of a list of tensors.
 func tensorsNamed(names ...string) string {
 	for i, n := range names {
 		names[i] = fmt.Sprintf(`{"name": %q}`, n)

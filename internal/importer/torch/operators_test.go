@@ -72,6 +72,7 @@ func program(nodes, tensors, extra string) []byte {
 		"range_constraints": {"s0": {"min_val": 1, "max_val": 9}}, "schema_version": {"major": 8, "minor": 0}, "torch_version": "2.15"%s}`, nodes, tensors, extra)
 }
 
+// node returns the JSON of a node y of an operator.
 func node(target, inputs string) string {
 	return fmt.Sprintf(`{"target": "torch.ops.%s", "inputs": [%s], `+
 		`"outputs": [{"as_tensor": {"name": "y"}}], "name": "y"}`,

@@ -166,6 +166,8 @@ func TestLarge(t *testing.T) {
 	}
 }
 
+// TestWriteErrors refuses element types that NumPy lacks and strings that end in a NUL, and returns the writer's
+// errors.
 func TestWriteErrors(t *testing.T) {
 	for _, dt := range dtype.All() {
 		a := tensor.Must(tensor.New(dt, 2))
@@ -359,6 +361,7 @@ func archiveOf(t testing.TB, method uint16, members ...string) []byte {
 	return out.Bytes()
 }
 
+// TestArchive reads the arrays of an archive, and refuses each kind of broken archive.
 func TestArchive(t *testing.T) {
 	one := string(build(1, describe("'<i4'", "(1,)"), []byte{1, 0, 0, 0}))
 	open := func(data []byte) (*Archive, error) { return Open(bytes.NewReader(data), int64(len(data))) }

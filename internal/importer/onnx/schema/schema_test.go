@@ -12,6 +12,8 @@ import (
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 )
 
+// TestTable checks the table: versions ascend, attributes are sorted, every type is known, and the counts are those of
+// ONNX 1.23.
 func TestTable(t *testing.T) {
 	versions := 0
 	for k, list := range table() {
@@ -43,6 +45,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
+// TestLookup finds the newest version of an operator that is not newer than the requested one.
 func TestLookup(t *testing.T) {
 	for _, c := range []struct {
 		domain, name   string
@@ -67,6 +70,7 @@ func TestLookup(t *testing.T) {
 	}
 }
 
+// TestDefaults compares the defaults of some attributes, and their types, with expected ones.
 func TestDefaults(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -97,6 +101,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
+// TestCheck accepts nodes that fit their operator, and refuses each kind of mistake by an error that names it.
 func TestCheck(t *testing.T) {
 	node := func(op string, in, out int, attributes ...*wire.AttributeProto) *wire.NodeProto {
 		names := func(n int) []string { return slices.Repeat([]string{"v"}, n) }

@@ -51,6 +51,7 @@ func FuzzTensor(f *testing.F) {
 	})
 }
 
+// checkTensor reads a tensor in all ways, which must agree, and writes it again.
 func checkTensor(t *testing.T, p *wire.TensorProto) {
 	if p == nil {
 		return

@@ -21,6 +21,7 @@ func modelTensors(m *wire.ModelProto) []*wire.TensorProto {
 	return out
 }
 
+// graphTensors appends the tensors of a graph, which may be nil.
 func graphTensors(out []*wire.TensorProto, g *wire.GraphProto) []*wire.TensorProto {
 	if g == nil {
 		return out
@@ -33,6 +34,7 @@ func graphTensors(out []*wire.TensorProto, g *wire.GraphProto) []*wire.TensorPro
 	return out
 }
 
+// nodeTensors appends the tensors in the attributes of nodes.
 func nodeTensors(out []*wire.TensorProto, nodes []*wire.NodeProto) []*wire.TensorProto {
 	for _, n := range nodes {
 		out = attributeTensors(out, n.Attribute)
@@ -40,6 +42,7 @@ func nodeTensors(out []*wire.TensorProto, nodes []*wire.NodeProto) []*wire.Tenso
 	return out
 }
 
+// attributeTensors appends the tensors in attributes and their graphs.
 func attributeTensors(out []*wire.TensorProto, attributes []*wire.AttributeProto) []*wire.TensorProto {
 	for _, a := range attributes {
 		if a.T != nil {
@@ -57,6 +60,7 @@ func attributeTensors(out []*wire.TensorProto, attributes []*wire.AttributeProto
 	return out
 }
 
+// sequenceTensors returns the tensors of a sequence, at any depth.
 func sequenceTensors(s *wire.SequenceProto) []*wire.TensorProto {
 	out := append([]*wire.TensorProto(nil), s.TensorValues...)
 	for _, v := range s.SequenceValues {
@@ -68,6 +72,7 @@ func sequenceTensors(s *wire.SequenceProto) []*wire.TensorProto {
 	return out
 }
 
+// optionalTensors returns the tensors of an optional, at any depth.
 func optionalTensors(o *wire.OptionalProto) []*wire.TensorProto {
 	var out []*wire.TensorProto
 	if o.TensorValue != nil {

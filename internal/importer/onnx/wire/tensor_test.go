@@ -86,6 +86,7 @@ func TestTypedData(t *testing.T) {
 	}
 }
 
+// TestComplexAndStrings reads and writes complex numbers and strings.
 func TestComplexAndStrings(t *testing.T) {
 	for _, p := range []*wire.TensorProto{
 		{Dims: []int64{1}, DataType: wire.Complex64Type, FloatData: wire.Floats(1, -2)},
@@ -107,6 +108,7 @@ func TestComplexAndStrings(t *testing.T) {
 	}
 }
 
+// TestBorrowing shows which tensors are views of the input: those whose bytes are aligned, and bools of 0 and 1.
 func TestBorrowing(t *testing.T) {
 	data := make([]byte, 64)
 	for _, c := range []struct {
@@ -135,6 +137,7 @@ func TestBorrowing(t *testing.T) {
 	}
 }
 
+// TestHostileTensors refuses tensors whose type, shape, data or location is wrong, before it allocates memory.
 func TestHostileTensors(t *testing.T) {
 	huge := []int64{1 << 40, 1 << 40}
 	for _, c := range []struct {
@@ -201,6 +204,7 @@ func TestHostileTensors(t *testing.T) {
 	}
 }
 
+// TestExternalEntry reads the entries of external tensors, and refuses malformed ones.
 func TestExternalEntry(t *testing.T) {
 	entry := func(pairs ...string) *wire.TensorProto {
 		p := &wire.TensorProto{Name: "w", DataLocation: wire.LocationExternal}

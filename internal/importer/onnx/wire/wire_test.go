@@ -21,6 +21,7 @@ func varint(number int, value uint64) []byte {
 	return binary.AppendUvarint(binary.AppendUvarint(nil, uint64(number)<<3), value)
 }
 
+// delimited returns a length-delimited field.
 func delimited(number int, parts ...[]byte) []byte {
 	payload := slices.Concat(parts...)
 	out := binary.AppendUvarint(nil, uint64(number)<<3|2)
@@ -39,6 +40,7 @@ func inAttribute(fields ...[]byte) []byte {
 	return delimited(7, delimited(1, text(4, "Relu")), node)
 }
 
+// nest returns a model whose graphs are nested levels deep.
 func nest(levels int) []byte {
 	inner := []byte{}
 	for range levels / 3 {
@@ -47,6 +49,7 @@ func nest(levels int) []byte {
 	return delimited(7, inner)
 }
 
+// TestHostileBytes refuses each kind of malformed bytes by an error that names the field and the offset.
 func TestHostileBytes(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -102,6 +105,8 @@ func TestHostileBytes(t *testing.T) {
 	}
 }
 
+// TestFieldsThatOccurTwice merges repeated fields as protobuf does: the last scalar wins, messages are merged, the
+// last member of a oneof wins.
 func TestFieldsThatOccurTwice(t *testing.T) {
 	graph := func(fields ...[]byte) []byte { return delimited(7, fields...) }
 	value := func(fields ...[]byte) []byte { return graph(delimited(11, delimited(2, fields...))) }
@@ -193,6 +198,7 @@ func TestPackedOrNot(t *testing.T) {
 	}
 }
 
+// reparse writes a tensor and reads it again.
 func reparse(t *testing.T, p *wire.TensorProto) *wire.TensorProto {
 	t.Helper()
 	again, err := wire.ParseTensor(p.Marshal())
@@ -244,6 +250,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
+// sample returns a model that has every message and most fields.
 func sample() *wire.ModelProto {
 	branch := func(op string) *wire.GraphProto {
 		return &wire.GraphProto{
@@ -301,6 +308,7 @@ func sample() *wire.ModelProto {
 	}
 }
 
+// TestRoundTrip writes the sample and reads it again: nothing is lost, and raw_data is a subslice of the input.
 func TestRoundTrip(t *testing.T) {
 	data := sample().Marshal()
 	var stream bytes.Buffer
