@@ -14,8 +14,8 @@ import (
 	"github.com/weirml/weir/internal/values"
 )
 
-// TestArtefacts writes programs for the device, reads them, and runs both: they compute the same to the bit, in the
-// same memory. One for a device that is not here has its plan, and refuses to run.
+// TestArtefacts: an artefact of a program for the device computes the same as the program, to the bit, with the same
+// device memory.
 func TestArtefacts(t *testing.T) {
 	available(t)
 	for seed := range uint64(30) {
@@ -24,22 +24,24 @@ func TestArtefacts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		inputs := n.drawn()
+		inputs := n.randomInputs()
 		want, plan := results(t, p, inputs), p.Memory().Device.Formula(1).String()
 		q := reread(t, p)
 		got := results(t, q, inputs)
 		for i := range want {
 			if !bytes.Equal(got[i].Bytes(), want[i].Bytes()) {
-				t.Errorf("seed %d, output %d: the artefact's is another", seed, i)
+				t.Errorf("seed %d, output %d: the artefact's differs", seed, i)
 			}
 		}
 		if now := q.Memory().Device.Formula(1).String(); now != plan {
-			t.Errorf("seed %d: the artefact takes %s, and took %s", seed, now, plan)
+			t.Errorf("seed %d: the artefact takes %s, and the program %s", seed, now, plan)
 		}
 		q.Close()
 	}
 }
 
+// TestAbsentArtefact: an artefact for a device that is not present can be read and written, but neither run nor
+// compiled for another target.
 func TestAbsentArtefact(t *testing.T) {
 	p, err := compile(t, randomNetwork(1).model(), weir.Options{Target: weir.Vulkan, Limits: "gfx942,keeps-subnormal"})
 	if err != nil {
@@ -49,7 +51,7 @@ func TestAbsentArtefact(t *testing.T) {
 	q := reread(t, p)
 	defer q.Close()
 	if now, list := q.DeviceKernels(); now.Shared != limits.Shared || len(list) != len(kernels) {
-		t.Errorf("%d kernels within %d shared bytes, and there were %d within %d", len(list), now.Shared, len(kernels),
+		t.Errorf("%d kernels and %d shared bytes, and the program has %d and %d", len(list), now.Shared, len(kernels),
 			limits.Shared)
 	}
 	if _, err := q.NewCall(weir.Dims{"n": 2}); !errors.Is(err, weir.ErrUnsupported) {
@@ -73,7 +75,7 @@ func TestAbsentArtefact(t *testing.T) {
 	}
 }
 
-// reread closes a program, and makes one of its artefact.
+// reread closes a program, and returns one from its artefact.
 func reread(t *testing.T, p *weir.Program) *weir.Program {
 	t.Helper()
 	var file bytes.Buffer
@@ -93,8 +95,8 @@ func reread(t *testing.T, p *weir.Program) *weir.Program {
 	return q
 }
 
-// TestMutatedArtefacts reads artefacts of which a few digits are others, with a checksum that is right: each is
-// refused, or runs without reaching beyond its memory.
+// TestMutatedArtefacts: an artefact with a few changed digits and a valid checksum is refused with a typed error, or
+// runs without faults.
 func TestMutatedArtefacts(t *testing.T) {
 	available(t)
 	refused, ran := 0, 0

@@ -11,15 +11,14 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// fusion is a graph that a compiler which fuses first and asks for shared memory later has failed on, from the issues
-// of IREE.
+// fusion is a graph from an issue of IREE on which a compiler failed that fuses first and checks shared memory later.
 type fusion struct {
 	issue   string
-	dynamic bool // the first extent of the inputs that begin with rows has a name
+	dynamic bool // the rows of some inputs are dynamic
 	build   func(g *fusionGraph)
 }
 
-// fusionGraph is one under construction. Extents are as the issue has them, or smaller ones for running.
+// fusionGraph is a graph under construction. Extents are those of the issue, or smaller ones for a run.
 type fusionGraph struct {
 	graph  *wire.GraphProto
 	inputs map[string]*tensor.Tensor
@@ -28,7 +27,7 @@ type fusionGraph struct {
 	count  int
 }
 
-// size is an extent: the issue's, or a smaller one.
+// size returns an extent: the issue's, or a smaller one.
 func (g *fusionGraph) size(of, small int64) int64 {
 	if g.small {
 		return small
@@ -36,7 +35,7 @@ func (g *fusionGraph) size(of, small int64) int64 {
 	return of
 }
 
-// input is an input; one whose first extent is below 0 begins with so many rows, which have a name.
+// input adds an input. A negative extent is dynamic, and has the absolute value when the graph runs.
 func (g *fusionGraph) input(name string, dt dtype.DType, shape ...int64) string {
 	var dims []*wire.Dimension
 	for i, n := range shape {
@@ -63,10 +62,12 @@ func (g *fusionGraph) input(name string, dt dtype.DType, shape ...int64) string 
 	return name
 }
 
+// constant adds a constant of integers.
 func (g *fusionGraph) constant(values ...int64) string {
 	return g.weight(tensor.Must(tensor.FromSlice(values, int64(len(values)))))
 }
 
+// weight adds a constant.
 func (g *fusionGraph) weight(x *tensor.Tensor) string {
 	g.count++
 	name := fmt.Sprintf("c%d", g.count)
@@ -74,6 +75,7 @@ func (g *fusionGraph) weight(x *tensor.Tensor) string {
 	return name
 }
 
+// node adds a node with one output, whose name it returns.
 func (g *fusionGraph) node(op string, inputs []string, attributes ...*wire.AttributeProto) string {
 	g.count++
 	out := fmt.Sprintf("%s%d", op, g.count)
@@ -92,7 +94,7 @@ func (g *fusionGraph) output(x string, dt dtype.DType) {
 
 // fusions are the cases, by the number of the issue.
 var fusions = []fusion{
-	{"20498", false, func(g *fusionGraph) { // a convolution in groups, backward
+	{"20498", false, func(g *fusionGraph) { // a transposed convolution in groups
 		x := g.input("x", dtype.F32, g.size(128, 2), 384, g.size(24, 5), g.size(48, 7))
 		w := g.input("w", dtype.F32, 384, 128, 1, 3)
 		g.output(g.node("ConvTranspose", []string{x, w}, wire.IntAttribute("group", 3),
@@ -100,8 +102,8 @@ var fusions = []fusion{
 	}},
 	{"18254", false, func(g *fusionGraph) { // a transpose, a conversion and slices
 		x := g.input("x", dtype.F32, 1, g.size(4608, 96), 24, 128)
-		turned := g.node("Transpose", []string{x}, wire.IntsAttribute("perm", 0, 2, 1, 3))
-		half := g.cast(turned, dtype.F16)
+		transposed := g.node("Transpose", []string{x}, wire.IntsAttribute("perm", 0, 2, 1, 3))
+		half := g.cast(transposed, dtype.F16)
 		a := g.node("Slice", []string{half, g.constant(0), g.constant(64), g.constant(3)})
 		b := g.node("Slice", []string{half, g.constant(64), g.constant(128), g.constant(3)})
 		g.output(g.node("Concat", []string{g.node("Neg", []string{b}), a}, wire.IntAttribute("axis", 3)), dtype.F16)
@@ -113,7 +115,7 @@ var fusions = []fusion{
 		g.output(g.node("ReduceMean", []string{g.node("Mul", []string{off, off}), g.constant(1)}), dtype.F32)
 		g.output(mean, dtype.F32)
 	}},
-	{"19353", false, func(g *fusionGraph) { // rows that are gathered, by a matrix
+	{"19353", false, func(g *fusionGraph) { // a product of gathered rows and a matrix
 		table, at := g.input("table", dtype.F16, g.size(50000, 99), 1280),
 			g.weight(tensor.Must(tensor.FromSlice([]int64{7}, 1)))
 		w := g.input("w", dtype.F16, 1280, 1280)
@@ -123,13 +125,13 @@ var fusions = []fusion{
 		x, w := g.input("x", dtype.F32, g.size(16384, 100), 512), g.input("w", dtype.F32, 512, 512)
 		g.output(g.node("MatMul", []string{x, g.node("Transpose", []string{w}, wire.IntsAttribute("perm", 1, 0))}), dtype.F32)
 	}},
-	{"18195", false, func(g *fusionGraph) { // a product, and what is made of it
+	{"18195", false, func(g *fusionGraph) { // a product with an epilogue
 		x, w, b := g.input("x", dtype.F32, 1024, g.size(1024, 64)), g.input("w", dtype.F32, g.size(1024, 64), 196),
 			g.input("b", dtype.F32, 1024, 196)
 		sum := g.node("Add", []string{g.node("MatMul", []string{x, w}), b})
 		g.output(g.node("Relu", []string{sum}), dtype.F32)
 	}},
-	{"18905", false, func(g *fusionGraph) { // the same of an image
+	{"18905", false, func(g *fusionGraph) { // a pointwise convolution with an epilogue
 		x, w := g.input("x", dtype.F32, 1, 64, g.size(112, 30), g.size(112, 30)), g.input("w", dtype.F32, 256, 64, 1, 1)
 		y := g.node("Conv", []string{x, w})
 		g.output(g.node("Mul", []string{y, g.node("Sigmoid", []string{y})}), dtype.F32)
@@ -140,14 +142,14 @@ var fusions = []fusion{
 		g.output(g.node("Relu", []string{g.node("Conv", []string{x, w, b}, wire.IntAttribute("group", 2),
 			wire.IntsAttribute("pads", 1, 1, 1, 1))}), dtype.F32)
 	}},
-	{"22053", true, func(g *fusionGraph) { // a product of f8, and its means
+	{"22053", true, func(g *fusionGraph) { // a product of f8, and the means of its rows
 		x, w := g.input("x", dtype.F8E4M3FNUZ, -g.size(64, 33), g.size(4096, 256)),
 			g.input("w", dtype.F8E4M3FNUZ, g.size(4096, 256), g.size(4096, 192))
 		y := g.node("MatMul", []string{g.cast(x, dtype.F32), g.cast(w, dtype.F32)})
 		g.output(y, dtype.F32)
 		g.output(g.node("ReduceMean", []string{y, g.constant(1)}), dtype.F32)
 	}},
-	{"21487", true, func(g *fusionGraph) { // attention to pages, of one query
+	{"21487", true, func(g *fusionGraph) { // attention of one query to pages
 		heads, width, page := int64(8), int64(128), int64(32)
 		pages := g.size(2048, 12)
 		keys, values := g.input("keys", dtype.F16, pages, heads, page, width),
@@ -165,7 +167,7 @@ var fusions = []fusion{
 		scores := g.node("Softmax", []string{g.node("MatMul", []string{query, k})}, wire.IntAttribute("axis", -1))
 		g.output(g.node("MatMul", []string{scores, gathered(values)}), dtype.F16)
 	}},
-	{"14920", false, func(g *fusionGraph) { // four-bit weights, by a row
+	{"14920", false, func(g *fusionGraph) { // a product of a row and four-bit weights
 		rows := g.size(4096, 160)
 		x := g.input("x", dtype.F16, 1, rows)
 		w, scale := g.input("w", dtype.I4, rows, g.size(4096, 130)), g.input("scale", dtype.F16, rows/32, g.size(4096, 130))
@@ -173,7 +175,7 @@ var fusions = []fusion{
 			wire.IntAttribute("block_size", 32))
 		g.output(g.node("MatMul", []string{x, dequantized}), dtype.F16)
 	}},
-	{"23555", true, func(g *fusionGraph) { // what is computed of a transpose
+	{"23555", true, func(g *fusionGraph) { // a map of a transpose
 		x := g.input("x", dtype.F32, -g.size(64, 9), 180, g.size(4096, 77))
 		y := g.node("Transpose", []string{g.node("Gelu", []string{x})}, wire.IntsAttribute("perm", 0, 2, 1))
 		g.output(g.node("Add", []string{y, g.input("b", dtype.F32, 180)}), dtype.F32)
@@ -181,8 +183,8 @@ var fusions = []fusion{
 	{"21252", true, func(g *fusionGraph) { // a product of f8
 		x, w := g.input("x", dtype.F8E4M3FNUZ, -g.size(64, 20), g.size(14336, 500)),
 			g.input("w", dtype.F8E4M3FNUZ, g.size(4096, 70), g.size(14336, 500))
-		turned := g.node("Transpose", []string{g.cast(w, dtype.F16)}, wire.IntsAttribute("perm", 1, 0))
-		g.output(g.node("MatMul", []string{g.cast(x, dtype.F16), turned}), dtype.F16)
+		transposed := g.node("Transpose", []string{g.cast(w, dtype.F16)}, wire.IntsAttribute("perm", 1, 0))
+		g.output(g.node("MatMul", []string{g.cast(x, dtype.F16), transposed}), dtype.F16)
 	}},
 	{"24725", true, func(g *fusionGraph) { // a scatter
 		x := g.input("x", dtype.F16, -g.size(64, 6), 32, 32, 100)
@@ -194,6 +196,7 @@ var fusions = []fusion{
 	}},
 }
 
+// model returns the graph's file, with the issue's sizes or, with inputs, small ones.
 func (f fusion) model(small bool) ([]byte, map[string]*tensor.Tensor) {
 	g := &fusionGraph{graph: &wire.GraphProto{Name: "fusion"}, inputs: map[string]*tensor.Tensor{}, small: small,
 		random: rand.New(rand.NewPCG(7, 7))}
@@ -202,13 +205,13 @@ func (f fusion) model(small bool) ([]byte, map[string]*tensor.Tensor) {
 	return m.Marshal(), g.inputs
 }
 
-// TestFusions compiles the cases as they were reported, within what shared memory there was and far less: no kernel has
-// more, and none is left to the host. Smaller ones run on the device, and are what the processor computes.
+// TestFusions compiles the graphs with the issues' sizes, for the issues' shared memory and for far less: no kernel may
+// exceed it, and none may run on the host. With small sizes they run on the device, and must agree with the processor.
 func TestFusions(t *testing.T) {
 	for _, f := range fusions {
 		t.Run(f.issue, func(t *testing.T) {
 			data, _ := f.model(false)
-			// A feature that the driver of the tests does not have keeps that driver's own limits out of it.
+			// The tests' driver does not have this feature, so that its own limits do not apply.
 			for _, shared := range []int64{65536, 32768, 16384, 2048} {
 				p, err := compile(t, data, weir.Options{Target: weir.Vulkan,
 					Limits: fmt.Sprintf("gfx942,keeps-subnormal,shared=%d", shared)})
@@ -242,6 +245,7 @@ func TestFusions(t *testing.T) {
 	}
 }
 
+// run compiles and runs a model's file.
 func (f fusion) run(t *testing.T, data []byte, inputs map[string]*tensor.Tensor, o weir.Options) []*tensor.Tensor {
 	t.Helper()
 	p, err := compile(t, data, o)

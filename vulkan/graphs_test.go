@@ -17,26 +17,28 @@ import (
 	"github.com/weirml/weir/internal/values"
 )
 
-// How much is tried: more takes longer.
+// The numbers of random graphs and models that the tests draw: more take longer.
 var (
-	graphs   = flag.Int("graphs", 90, "how many random graphs TestLimits compiles")
-	networks = flag.Int("networks", 12, "how many random graphs TestNetworks runs on the device")
-	models   = flag.Int("models", 50, "how many random models TestRandomModels runs on the device")
+	graphs   = flag.Int("graphs", 90, "the number of random graphs that TestLimits compiles")
+	networks = flag.Int("networks", 12, "the number of random graphs that TestNetworks runs on the device")
+	models   = flag.Int("models", 50, "the number of random models that TestRandomModels runs on the device")
 )
 
-// network is a graph under construction: a chain of layers that models are made of, with extents that are fixed or a
-// dimension's.
+// network is a graph under construction: a chain of layers that are common in models. Its first extent is dynamic or
+// fixed, and the others are fixed.
 type network struct {
 	*rand.Rand
 	graph   *wire.GraphProto
 	last    string
-	shape   []int64 // of last; the first extent is the dimension n where it is dynamic
+	shape   []int64 // of last; if dynamic is true, the first extent is the dimension n
 	inputs  map[string][]int64
 	count   int
 	dynamic bool
-	rounds  bool // to a grid: results that differ by rounding may differ by a step of it, in few elements
+	rounds  bool // a layer rounds to a grid: values that differ by rounding may differ by one step of it, in few elements
 }
 
+// newNetwork returns a network that has only its input x, of the given shape. The seed decides whether the first extent
+// is dynamic.
 func newNetwork(seed uint64, shape ...int64) *network {
 	n := &network{Rand: rand.New(rand.NewPCG(seed, 3)), graph: &wire.GraphProto{Name: "network"}, last: "x", shape: shape,
 		inputs: map[string][]int64{"x": shape}}
@@ -53,7 +55,8 @@ func newNetwork(seed uint64, shape ...int64) *network {
 	return n
 }
 
-// node adds an operator of the last value and of others, and makes its result the last value.
+// node adds an operator that takes the last value and then the values named in others. Its result becomes the last
+// value.
 func (n *network) node(op string, others []string, attributes ...*wire.AttributeProto) {
 	n.count++
 	out := fmt.Sprintf("%s%d", op, n.count)
@@ -62,7 +65,7 @@ func (n *network) node(op string, others []string, attributes ...*wire.Attribute
 	n.last = out
 }
 
-// constant adds a weight.
+// constant adds a weight with random elements and returns its name.
 func (n *network) constant(dt dtype.DType, shape ...int64) string {
 	n.count++
 	name := fmt.Sprintf("w%d", n.count)
@@ -78,7 +81,7 @@ func (n *network) constant(dt dtype.DType, shape ...int64) string {
 	return name
 }
 
-// scalar adds a number.
+// scalar adds t as a constant and returns its name.
 func (n *network) scalar(t *tensor.Tensor) string {
 	n.count++
 	name := fmt.Sprintf("c%d", n.count)
@@ -86,7 +89,8 @@ func (n *network) scalar(t *tensor.Tensor) string {
 	return name
 }
 
-// weight is a weight, or one that is dequantised.
+// weight adds a weight of f32, or one of i8 with the operator that dequantises it, and returns the name of the f32
+// value.
 func (n *network) weight(shape ...int64) string {
 	if n.IntN(2) == 0 {
 		return n.constant(dtype.F32, shape...)
@@ -98,7 +102,7 @@ func (n *network) weight(shape ...int64) string {
 	return out
 }
 
-// grow adds a layer.
+// grow adds a random layer, or none if a drawn layer of images does not fit.
 func (n *network) grow() {
 	if len(n.shape) == 4 {
 		n.growImage()
@@ -127,7 +131,7 @@ func (n *network) grow() {
 	}
 }
 
-// attention is x·softmax(x·xᵀ) of the last two axes.
+// attention adds softmax(x·xᵀ)·x over the last two axes of the last value x.
 func (n *network) attention() {
 	x := n.last
 	perm := make([]int64, len(n.shape))
@@ -136,18 +140,19 @@ func (n *network) attention() {
 	}
 	perm[len(perm)-1], perm[len(perm)-2] = perm[len(perm)-2], perm[len(perm)-1]
 	n.node("Transpose", nil, wire.IntsAttribute("perm", perm...))
-	turned := n.last
+	transposed := n.last
 	n.last = x
-	n.node("MatMul", []string{turned})
+	n.node("MatMul", []string{transposed})
 	n.node("Softmax", nil, wire.IntAttribute("axis", -1))
 	n.node("MatMul", []string{x})
 }
 
-// growImage adds a layer of images.
+// growImage adds a random layer to a network whose last value has the axes batch, channel, row and column. It adds none
+// if the drawn window does not fit in the image.
 func (n *network) growImage() {
 	channels, height, width := n.shape[1], n.shape[2], n.shape[3]
 	switch n.IntN(7) {
-	case 6: // in tiles, if there are channels enough
+	case 6: // with enough channels, this convolution is computed in tiles
 		filters := 32 + n.Int64N(40)
 		n.node("Conv", []string{n.constant(dtype.F32, filters, channels, 3, 3), n.constant(dtype.F32, filters)},
 			wire.IntsAttribute("pads", 1, 1, 1, 1))
@@ -183,14 +188,15 @@ func (n *network) growImage() {
 	}
 }
 
-// model is the graph as a file.
+// model returns the graph, with the last value as its output, as the bytes of an ONNX file.
 func (n *network) model() []byte {
 	n.graph.Output = append(n.graph.Output, wire.TensorValue(n.last, wire.DataTypeOf(dtype.F32)))
 	m := &wire.ModelProto{IRVersion: 10, OpsetImport: []*wire.OperatorSetIDProto{{Version: 21}}, Graph: n.graph}
 	return m.Marshal()
 }
 
-// randomNetwork draws one. Attention needs its extents to be known: its sequence is fixed.
+// randomNetwork returns a network of two to seven layers over rows or over images. Attention needs known extents, so
+// only the first axis can be dynamic.
 func randomNetwork(seed uint64) *network {
 	r := rand.New(rand.NewPCG(seed, 5))
 	shape := []int64{1 + r.Int64N(3), 1 + r.Int64N(70), 1 + r.Int64N(90)}
@@ -207,8 +213,8 @@ func randomNetwork(seed uint64) *network {
 	return n
 }
 
-// drawn are inputs for it.
-func (n *network) drawn() map[string]*tensor.Tensor {
+// randomInputs returns a tensor of normally distributed elements for each input.
+func (n *network) randomInputs() map[string]*tensor.Tensor {
 	inputs := map[string]*tensor.Tensor{}
 	for name, shape := range n.inputs {
 		x := tensor.Must(tensor.New(dtype.F32, shape...))
@@ -220,7 +226,7 @@ func (n *network) drawn() map[string]*tensor.Tensor {
 	return inputs
 }
 
-// compile compiles a model's file.
+// compile compiles the ONNX model in data. A model that does not load ends the test; the error is of the compilation.
 func compile(t testing.TB, data []byte, o weir.Options) (*weir.Program, error) {
 	t.Helper()
 	m, err := weir.LoadBytes(data)
@@ -234,8 +240,8 @@ func compile(t testing.TB, data []byte, o weir.Options) (*weir.Program, error) {
 	return p, err
 }
 
-// TestLimits compiles random graphs for devices with little and much of everything: none is refused, and no kernel has
-// more than there is.
+// TestLimits compiles random graphs for devices with small and with large limits, and shows that none is refused, that
+// every kernel keeps within the device's shared memory and threads, and that nothing runs on the host.
 func TestLimits(t *testing.T) {
 	kernels, tiled := 0, 0
 	for seed := range uint64(*graphs) {
@@ -267,13 +273,13 @@ func TestLimits(t *testing.T) {
 		}
 		p.Close()
 	}
-	t.Logf("%d graphs, %d parts of kernels, %d with shared memory", *graphs, kernels, tiled)
+	t.Logf("%d graphs, %d entries of kernels, %d with shared memory", *graphs, kernels, tiled)
 	if tiled == 0 {
 		t.Error("no kernel has shared memory")
 	}
 }
 
-// results runs a program on inputs.
+// results runs a program on inputs and returns copies of its outputs. On a device it also checks the predicted memory.
 func results(t testing.TB, p *weir.Program, inputs map[string]*tensor.Tensor) (list []*tensor.Tensor) {
 	t.Helper()
 	in := weir.Inputs{}
@@ -303,7 +309,8 @@ func results(t testing.TB, p *weir.Program, inputs map[string]*tensor.Tensor) (l
 	return list
 }
 
-// checkMemory compares what was predicted of the device's memory with what its driver was asked for.
+// checkMemory compares the device memory that the program predicts for a call with the bytes that it requests from the
+// driver.
 func checkMemory(t testing.TB, p *weir.Program, in weir.Inputs, d *weir.DeviceMemory) {
 	t.Helper()
 	m, err := p.Measure(t.Context(), in)
@@ -322,11 +329,12 @@ func checkMemory(t testing.TB, p *weir.Program, in weir.Inputs, d *weir.DeviceMe
 		t.Fatal(err)
 	}
 	if got := m.DeviceWeights + m.DeviceCall; got != want {
-		t.Errorf("%d bytes of the device's memory were predicted, and %d asked for", want, got)
+		t.Errorf("%d bytes of the device's memory were predicted, and %d were requested", want, got)
 	}
 }
 
-// driverLimits are the device's own, or smaller ones.
+// driverLimits returns the empty text, which stands for the device's own limits, for an even seed, and random smaller
+// limits for an odd one.
 func driverLimits(t testing.TB, seed uint64) string {
 	if seed%2 == 0 {
 		return ""
@@ -339,7 +347,9 @@ func driverLimits(t testing.TB, seed uint64) string {
 	return limits
 }
 
-// smallerLimits are limits that the device has, and no larger than these; tiles lie in shared memory.
+// smallerLimits returns limits with all features of the device except cached-reads, so that tiles lie in shared memory.
+// The bytes of shared memory and the threads are the given ones or the device's, whichever are fewer; the bytes of
+// private memory are the given ones.
 func smallerLimits(t testing.TB, shared, threads, private int64) string {
 	d := available(t)
 	words := []string{"minimum"}
@@ -352,13 +362,14 @@ func smallerLimits(t testing.TB, shared, threads, private int64) string {
 		min(threads, d.Threads), private)
 }
 
-// TestNetworks runs random graphs on the device and on the processor.
+// TestNetworks runs random graphs on the device, with its own or with smaller limits, and on the processor, and shows
+// that the results agree.
 func TestNetworks(t *testing.T) {
 	available(t)
 	for seed := range uint64(*networks) {
 		n := randomNetwork(seed)
 		data := n.model()
-		inputs := n.drawn()
+		inputs := n.randomInputs()
 		limits := driverLimits(t, seed)
 		var list [2][]*tensor.Tensor
 		for i, o := range []weir.Options{{}, {Target: weir.Vulkan, Limits: limits}} {
@@ -377,26 +388,27 @@ func TestNetworks(t *testing.T) {
 	}
 }
 
-// compare is the error of results that are further from the wanted ones than rounding makes them.
+// compare returns an error if got differs from want by more than rounding explains. If a layer rounds to a grid, one
+// element of a hundred may differ further.
 func (n *network) compare(got, want *tensor.Tensor) error {
 	err := tensor.Compare(got, want, 2e-3, 2e-3)
 	if err == nil || !n.rounds || got.Len() != want.Len() {
 		return err
 	}
-	far := int64(0)
+	different := int64(0)
 	for i := range got.Len() {
 		if x, y := got.Float(i), want.Float(i); !(math.Abs(x-y) <= 2e-3+2e-3*math.Abs(y)) {
-			far++
+			different++
 		}
 	}
-	if far*100 <= got.Len() {
+	if different*100 <= got.Len() {
 		return nil
 	}
-	return fmt.Errorf("%d elements of %d differ; %w", far, got.Len(), err)
+	return fmt.Errorf("%d elements of %d differ; %w", different, got.Len(), err)
 }
 
-// TestRandomModels runs the random models of the conformance tests on the device and on the processor: every type,
-// empty extents, branches and loops.
+// TestRandomModels runs the random models of the conformance tests on the device and on the processor, and shows that
+// the results agree. The models have every type, empty extents, branches and loops.
 func TestRandomModels(t *testing.T) {
 	available(t)
 	ran := 0
@@ -438,8 +450,10 @@ func TestRandomModels(t *testing.T) {
 	t.Logf("%d models", ran)
 }
 
-// TestStory is the convolution that another compiler gave up on, for wanting 606,208 bytes of 65,536 of shared memory:
-// here it has a tile of them, and the dequantised weights are nowhere.
+// TestStory compiles a convolution that another compiler refused because its kernel needed 606,208 bytes of shared
+// memory on a device with 65,536. It shows that every kernel of Weir fits in the shared memory that there is, that the
+// arena holds the images only, so that the dequantised weights are never stored, and that the device's results agree
+// with the processor's.
 func TestStory(t *testing.T) {
 	story := func(size int64) []byte {
 		n := newNetwork(1, 1, 64, size, size)
@@ -465,7 +479,7 @@ func TestStory(t *testing.T) {
 		_, list := p.DeviceKernels()
 		for _, k := range list {
 			if k.Shared > shared {
-				t.Errorf("%s has %d bytes of shared memory of %d", k.Name, k.Shared, shared)
+				t.Errorf("%s has %d bytes of shared memory, and the device has %d", k.Name, k.Shared, shared)
 			}
 		}
 		arena, err := p.Memory().Device.Arena.At(nil)
@@ -473,7 +487,7 @@ func TestStory(t *testing.T) {
 			t.Fatal(err)
 		}
 		if images := int64(4 * 512 * 512 * (64 + 256)); shared > 1024 && arena != images {
-			t.Errorf("with %d bytes of shared memory the arena has %d bytes, and the images %d", shared, arena, images)
+			t.Errorf("with %d bytes of shared memory the arena has %d bytes, and the images have %d", shared, arena, images)
 		}
 		p.Close()
 	}

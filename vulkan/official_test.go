@@ -15,19 +15,19 @@ import (
 	_ "github.com/weirml/weir/vulkan"
 )
 
-// available is the device of the tests. It skips a test, loudly, if there is none.
+// available returns the device of the tests. If there is none, it skips the test, which the log says.
 func available(t testing.TB) weir.DeviceInfo {
 	t.Helper()
 	d, err := conformancetest.Device()
 	if err != nil {
-		t.Skipf("THERE IS NO VULKAN DEVICE HERE, and nothing of this is tested: %v", err)
+		t.Skipf("THERE IS NO VULKAN DEVICE HERE: the test is skipped: %v", err)
 	}
 	return d
 }
 
-var shared = flag.Int("shared", 8, "TestOfficial runs every so-many-th case within limits of its own as well")
+var shared = flag.Int("shared", 8, "TestOfficial also runs one of so many cases with tiles in shared memory")
 
-// TestOfficial runs ONNX's own cases on the device.
+// TestOfficial runs ONNX's official test cases on the device: none may fail.
 func TestOfficial(t *testing.T) {
 	available(t)
 	data := os.Getenv("WEIR_ONNX_DATA")
@@ -45,12 +45,12 @@ func TestOfficial(t *testing.T) {
 	}
 	defer held.Close()
 	count := map[conformance.Verdict]int{}
-	why, whole, reasons := map[string]int{}, 0, map[string]int{}
+	why, onDevice, reasons := map[string]int{}, 0, map[string]int{}
 	for i, c := range cases {
 		if filepath.Base(filepath.Dir(c.Dir)) == "real" {
 			continue
 		}
-		if i%*shared == 0 { // with tiles in shared memory, which a device that is a processor has none of
+		if i%*shared == 0 { // with tiles in shared memory, which code for a device that is a processor does not use
 			r := c.Run(context.Background(), weir.Options{Target: weir.Vulkan, Limits: smallerLimits(t, 16384, 256, 512)})
 			if r.Verdict == conformance.Fail {
 				t.Errorf("%s, with shared memory: %s", r.Name, r.Why)
@@ -62,7 +62,7 @@ func TestOfficial(t *testing.T) {
 			t.Errorf("%s: %s", r.Name, r.Why)
 		}
 		if r.Verdict == conformance.Pass && len(r.OnHost) == 0 {
-			whole++
+			onDevice++
 		}
 		for _, h := range r.OnHost {
 			reasons[h.Reason]++
@@ -71,7 +71,7 @@ func TestOfficial(t *testing.T) {
 			why[strings.Join(r.Ops, ",")]++
 		}
 	}
-	t.Logf("%d cases: %v; %d pass whole on the device", len(cases), count, whole)
+	t.Logf("%d cases: %v; %d pass entirely on the device", len(cases), count, onDevice)
 	for reason, n := range reasons {
 		t.Logf("%d steps on the host: %s", n, reason)
 	}

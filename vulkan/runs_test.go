@@ -13,9 +13,9 @@ import (
 	"github.com/weirml/weir/internal/values"
 )
 
-var runs = flag.Int("runs", 3000, "how often TestRuns runs a program")
+var runs = flag.Int("runs", 3000, "number of runs of TestRuns")
 
-// TestRuns runs programs again and again, with other sizes in turn: neither the device's memory nor the process grows.
+// TestRuns: after many runs with alternating sizes, the memory of the device and of the process has not grown.
 func TestRuns(t *testing.T) {
 	available(t)
 	n := newNetwork(4, 3, 20, 40)
@@ -56,13 +56,14 @@ func TestRuns(t *testing.T) {
 	asked, held := measured(t, p, inputs[0]), resident()
 	run(*runs)
 	if now := measured(t, p, inputs[0]); now != asked {
-		t.Errorf("%d bytes were asked of the driver, and now %d", asked, now)
+		t.Errorf("%d bytes were requested from the driver, and now %d", asked, now)
 	}
 	if grown := resident() - held; grown > 8<<20 {
 		t.Errorf("after %d runs the process has %d bytes more", *runs, grown)
 	}
 }
 
+// measured returns the measured device memory of a run.
 func measured(t *testing.T, p *weir.Program, in weir.Inputs) int64 {
 	t.Helper()
 	m, err := p.Measure(t.Context(), in)
@@ -72,13 +73,13 @@ func measured(t *testing.T, p *weir.Program, in weir.Inputs) int64 {
 	return m.DeviceWeights + m.DeviceCall
 }
 
-// resident is what the system says that the process holds; 0 if it says nothing.
+// resident returns the process's resident memory; 0 if the system does not report it.
 func resident() int64 {
 	held, _ := mem.ProcessBytes()
 	return held.Resident
 }
 
-// TestBudgets: each memory has a budget of its own; what does not fit is refused.
+// TestBudgets: the host's and the device's memory have separate budgets; a program that exceeds one is ErrBudget.
 func TestBudgets(t *testing.T) {
 	available(t)
 	data := randomNetwork(2).model()
@@ -112,6 +113,6 @@ func TestBudgets(t *testing.T) {
 		}
 	}
 	if _, err := compile(t, data, weir.Options{Target: weir.CPU, DeviceBudget: 1 << 30}); !errors.Is(err, weir.ErrInput) {
-		t.Errorf("a budget of no device's memory: %v", err)
+		t.Errorf("a device's budget without a device: %v", err)
 	}
 }

@@ -1,10 +1,10 @@
-// Package vulkan lets programs run on GPUs through Vulkan. It is imported for its effect:
+// Package vulkan lets programs run on GPUs through Vulkan. Import it for its side effect:
 //
 //	import _ "github.com/weirml/weir/vulkan"
 //
 // Then weir.Options{Target: weir.Vulkan} compiles for the first device that weir.Devices lists, and Options.Device for
-// another. A program that imports the package finds the system's Vulkan loader when it first needs it; it needs no cgo,
-// but is not static any more.
+// another. A program that imports the package loads the system's Vulkan loader when it first needs it. The program
+// needs no cgo, but it is linked dynamically.
 package vulkan
 
 import (

@@ -20,22 +20,23 @@ type tiled struct {
 	pads                             []int64 // top, left, bottom, right
 }
 
-func (c tiled) places() (height, width int64) {
+// extents returns the height and width of the result.
+func (c tiled) extents() (height, width int64) {
 	return c.height + c.pads[0] + c.pads[2] - 2, c.width + c.pads[1] + c.pads[3] - 2
 }
 
-// model is the convolution's file, with rows that have a name if dynamic.
+// model returns the convolution's file; the rows of the image have a name if dynamic.
 func (c tiled) model(w, b *tensor.Tensor, dynamic bool) []byte {
-	rows, placeRows := wire.Size(c.height), wire.Size(c.height+c.pads[0]+c.pads[2]-2)
+	height, width := c.extents()
+	rows, resultRows := wire.Size(c.height), wire.Size(height)
 	if dynamic {
-		rows, placeRows = wire.Dim("h"), wire.Dim("p")
+		rows, resultRows = wire.Dim("h"), wire.Dim("p")
 	}
-	_, width := c.places()
 	float := wire.DataTypeOf(dtype.F32)
 	g := &wire.GraphProto{Name: "tiled",
 		Input: []*wire.ValueInfoProto{wire.TensorValue("x", float, wire.Size(2), wire.Size(c.channels), rows,
 			wire.Size(c.width)),
-			wire.TensorValue("z", float, wire.Size(2), wire.Size(c.filters), placeRows, wire.Size(width))},
+			wire.TensorValue("z", float, wire.Size(2), wire.Size(c.filters), resultRows, wire.Size(width))},
 		Initializer: []*wire.TensorProto{wire.FromTensor("w", w), wire.FromTensor("b", b)},
 		Node: []*wire.NodeProto{
 			{OpType: "Conv", Input: []string{"x", "w", "b"}, Output: []string{"c"},
@@ -49,7 +50,7 @@ func (c tiled) model(w, b *tensor.Tensor, dynamic bool) []byte {
 	return m.Marshal()
 }
 
-// normal is a tensor of normally distributed numbers.
+// normal returns a tensor of normally distributed numbers.
 func normal(r *rand.Rand, shape ...int64) *tensor.Tensor {
 	t := tensor.Must(tensor.New(dtype.F32, shape...))
 	for i := range t.Len() {
@@ -58,9 +59,9 @@ func normal(r *rand.Rand, shape ...int64) *tensor.Tensor {
 	return t
 }
 
-// TestTiles holds convolutions in tiles to 1e-5 · Σ|x| · max|w| of each result's own window and filter on the device,
-// whatever is in the input: both sums are the processor's, of the convolution as it is and of one of magnitudes with
-// the greatest weight. Infinities and NaN are where they are without tiles.
+// TestTiles: on the device, the error of convolutions in tiles is at most 1e-5 · Σ|x| · max|w| over each result's
+// window and filter, for any input. The processor computes the reference, and the bound as a convolution of magnitudes
+// with the greatest weight. Infinities and NaN are in the same elements as without tiles.
 func TestTiles(t *testing.T) {
 	available(t)
 	r := rand.New(rand.NewPCG(1, 2))
@@ -77,7 +78,7 @@ func TestTiles(t *testing.T) {
 				largest.SetFloat(o*each+j, most)
 			}
 		}
-		nothing := tensor.Must(tensor.New(dtype.F32, c.filters))
+		zeros := tensor.Must(tensor.New(dtype.F32, c.filters))
 		for _, dynamic := range []bool{false, true} {
 			device := must(t, c.model(w, b, dynamic), weir.Options{Target: weir.Vulkan})
 			_, kernels := device.DeviceKernels()
@@ -88,17 +89,17 @@ func TestTiles(t *testing.T) {
 			if !strings.Contains(strings.Join(names, " "), "winograd_output") {
 				t.Errorf("case %d: not in tiles: %v", i, names)
 			}
-			plain, bound := must(t, c.model(w, b, dynamic), weir.Options{Exact: true}),
-				must(t, c.model(largest, nothing, dynamic), weir.Options{Exact: true})
+			reference, bound := must(t, c.model(w, b, dynamic), weir.Options{Exact: true}),
+				must(t, c.model(largest, zeros, dynamic), weir.Options{Exact: true})
 			for _, outlier := range []float64{1, 1e4, 1e30, 1e-44, 0, math.Inf(1), math.NaN()} {
-				height, width := c.places()
+				height, width := c.extents()
 				x, z := normal(r, 2, c.channels, c.height, c.width), normal(r, 2, c.filters, height, width)
 				if outlier != 1 {
 					for range 3 {
 						x.SetFloat(r.Int64N(x.Len()), outlier)
 					}
 				}
-				if outlier == 0 { // dark but for a corner
+				if outlier == 0 { // zeros except in the left third
 					for j := range x.Len() {
 						if j%c.width > c.width/3 {
 							x.SetFloat(j, 0)
@@ -110,13 +111,13 @@ func TestTiles(t *testing.T) {
 					magnitudes.SetFloat(j, math.Abs(x.Float(j)))
 				}
 				inputs := map[string]*tensor.Tensor{"x": x, "z": z}
-				got, want := results(t, device, inputs), results(t, plain, inputs)
+				got, want := results(t, device, inputs), results(t, reference, inputs)
 				sums := results(t, bound, map[string]*tensor.Tensor{"x": magnitudes, "z": z})[0]
 				if err := withinTiles(got, want, sums, b, z); err != nil {
 					t.Errorf("case %d, dynamic %v, outlier %g: %v", i, dynamic, outlier, err)
 				}
 			}
-			for _, p := range []*weir.Program{device, plain, bound} {
+			for _, p := range []*weir.Program{device, reference, bound} {
 				if err := p.Close(); err != nil {
 					t.Error(err)
 				}
@@ -125,6 +126,7 @@ func TestTiles(t *testing.T) {
 	}
 }
 
+// must compiles a model's file.
 func must(t *testing.T, data []byte, o weir.Options) *weir.Program {
 	t.Helper()
 	p, err := compile(t, data, o)
@@ -134,10 +136,11 @@ func must(t *testing.T, data []byte, o weir.Options) *weir.Program {
 	return p
 }
 
-// withinTiles compares a convolution's sums, and what is made of them.
+// withinTiles compares a convolution's sums, and the output computed from them, with the reference within the bound
+// sums.
 func withinTiles(got, want []*tensor.Tensor, sums, b, z *tensor.Tensor) error {
 	if got[0].Len() != want[0].Len() || got[0].Len() != sums.Len() {
-		return errors.New("results of other sizes")
+		return errors.New("results of different sizes")
 	}
 	plane := sums.Shape()[2] * sums.Shape()[3]
 	for i := range sums.Len() {
@@ -151,14 +154,15 @@ func withinTiles(got, want []*tensor.Tensor, sums, b, z *tensor.Tensor) error {
 				continue
 			}
 			if !(math.Abs(g-w) <= limit+more) {
-				return fmt.Errorf("output %d, element %d is %g, not %g: further than %g", k, i, g, w, limit+more)
+				return fmt.Errorf("output %d, element %d is %g, not %g: the bound is %g", k, i, g, w, limit+more)
 			}
 		}
 	}
 	return nil
 }
 
-// TestTilesOrBudget: what does not fit the device's memory in tiles is computed directly, and says so.
+// TestTilesOrBudget: a convolution that does not fit the device's budget in tiles is computed directly, which is listed
+// as a saving.
 func TestTilesOrBudget(t *testing.T) {
 	available(t)
 	c, r := tiled{64, 64, 40, 40, []int64{1, 1, 1, 1}}, rand.New(rand.NewPCG(3, 4))

@@ -2,9 +2,11 @@
 
 package vulkan
 
-// The structures that calls read and write, as vulkan_core.h has them. Of the large ones that drivers fill in, the
-// bytes and where in them the fields are that are read. Pointers are addresses of what is pinned.
+// This file has the structures that calls read and write, laid out as in vulkan_core.h. Large structures that drivers
+// fill in are bytes, with constants for their sizes and the offsets of the fields that are read. Pointers are addresses
+// of pinned memory.
 
+// head is the beginning of every structure with a kind: sType and pNext.
 type head struct {
 	kind uint32
 	_    uint32
@@ -70,7 +72,7 @@ const (
 	transferWrite       = 0x1000
 	hostRead            = 0x2000
 	bindCompute         = 1
-	portability         = 1 // flag of an instance: devices that lack a part of Vulkan are listed too
+	portability         = 1 // flag of an instance: it also lists devices that lack features of Vulkan
 	allocateAddressed   = 2 // flag of an allocation: it has an address
 	submitOnce          = 1 // flag of commands
 	timelineSemaphore   = 1
@@ -307,11 +309,11 @@ type semaphoreWaitInfo struct {
 
 type bufferCopy struct{ from, to, size uint64 }
 
-// What drivers fill in: each begins with a head. The numbers are where a field is, in bytes, from the structure's
-// beginning.
+// The sizes in bytes of structures that drivers fill in, each of which begins with a head, and the offsets in bytes of
+// their fields.
 const (
 	properties2Size          = 840
-	propertiesAt             = 16 // of VkPhysicalDeviceProperties in it
+	propertiesAt             = 16 // of its VkPhysicalDeviceProperties
 	propertyAPI              = propertiesAt
 	propertyVendor           = propertiesAt + 8
 	propertyDevice           = propertiesAt + 12
@@ -348,5 +350,5 @@ const (
 	driverSize               = 536
 	driverName               = 20
 	driverInfo               = 276
-	messageAt                = 40 // of pMessage in what a messenger is given
+	messageAt                = 40 // of pMessage in a messenger's callback data
 )

@@ -12,17 +12,17 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// A queue records its commands into one batch after the other, and submits each when it has enough: the device works
-// while the next is recorded.
+// A queue records its commands into one batch after the other, and submits each when it has enough commands: the device
+// works while the next batch is recorded.
 
 const (
 	batches       = 4
 	batchArgument = 64 << 10 // bytes of a batch's argument blocks and reports
-	batchStaging  = 1 << 20  // bytes on their way between the host and memory that it does not see
+	batchStaging  = 1 << 20  // bytes of a batch's copies between the host and memory that it cannot access
 	argumentBytes = batches * batchArgument
 	stagingBytes  = batches * batchStaging
-	fewCommands   = 4   // a batch that the device waits for has no more
-	manyCommands  = 128 // and the next ones twice as many as the one before, up to these
+	fewCommands   = 4   // the commands of the first batch after the device was idle
+	manyCommands  = 128 // the most commands of a batch: each has up to twice as many as the one before
 )
 
 // batch is commands that are submitted together.
@@ -30,28 +30,28 @@ type batch struct {
 	pool      uint64
 	commands  uintptr
 	recording bool
-	value     uint64 // of the queue's semaphore, when the device has done them; 0: the device has none of them
+	value     uint64 // the queue's semaphore has it after the device has run the batch; 0 if it was not submitted
 	count     int    // of commands
-	arguments int64  // bytes used, from the batch's part of the queue's arguments
-	staged    int64  // and of its staging
+	arguments int64  // bytes used of the batch's slice of the queue's arguments
+	staged    int64  // bytes used of its slice of the queue's staging
 	launches  []launched
 	arrivals  []arrival
 }
 
-// launched is a launch whose report nobody has read yet.
+// launched is a launch whose report has not been read yet.
 type launched struct {
 	code   target.Blocks
-	report int64 // where in the queue's arguments
+	report int64 // the report's offset in the queue's arguments
 }
 
-// arrival is bytes that a batch brings to the queue's staging, and where the host wants them.
+// arrival is a copy to the host: a batch copies bytes to the queue's staging, from which they go to to.
 type arrival struct {
 	to []byte
-	at int64 // in staging
+	at int64 // the offset in staging
 }
 
-// make makes a batch's command buffer.
-func (b *batch) make(d *Device) error {
+// create creates a batch's command buffer.
+func (b *batch) create(d *Device) error {
 	var p pins
 	defer p.Unpin()
 	pool := commandPoolCreateInfo{head: head{kind: kindCommandPool}, family: d.physical.family}
@@ -62,7 +62,7 @@ func (b *batch) make(d *Device) error {
 	return d.call("vkAllocateCommandBuffers", d.handle, at(&p, &commands), at(&p, &b.commands))
 }
 
-// forget makes the batch one without commands.
+// forget removes all commands from the batch.
 func (b *batch) forget() {
 	clear(b.launches)
 	clear(b.arrivals)
@@ -70,8 +70,9 @@ func (b *batch) forget() {
 	b.recording, b.value, b.count, b.arguments, b.staged = false, 0, 0, 0, 0
 }
 
-// room is the batch that records, with so many bytes for arguments and for staging left in it.
-func (q *queue) room(arguments, staged int64) (*batch, error) {
+// batchFor returns a batch that records, and has enough bytes left for arguments and for staging. It submits the
+// present one if that is full.
+func (q *queue) batchFor(arguments, staged int64) (*batch, error) {
 	b := &q.batches[q.current]
 	if b.recording && (b.count >= q.enough || arguments > batchArgument-b.arguments || staged > batchStaging-b.staged) {
 		if err := q.submit(); err != nil {
@@ -99,19 +100,19 @@ func (q *queue) room(arguments, staged int64) (*batch, error) {
 	return b, nil
 }
 
-// order has what follows see what went before: shaders and copies.
+// order records a barrier: later shaders and copies see the writes of earlier ones.
 func (q *queue) order(b *batch) {
 	q.fence(b, computeShader|transferStage, shaderRead|shaderWrite|transferRead|transferWrite)
 }
 
-// fence has what follows in some stages see what shaders and copies wrote before.
+// fence records a barrier: later accesses in some stages see the writes of earlier shaders and copies.
 func (q *queue) fence(b *batch, stages, access uint32) {
 	q.barrier = memoryBarrier{head: head{kind: kindMemoryBarrier}, from: shaderWrite | transferWrite, to: access}
 	q.record(q.device.barrier, b.commands, computeShader|transferStage, uintptr(stages), 0, 1, at(&q.pins, &q.barrier), 0,
 		0, 0, 0)
 }
 
-// submit gives the device the batch that records. The next one records then.
+// submit submits the batch that records, if one does. The next batch then records.
 func (q *queue) submit() error {
 	b := &q.batches[q.current]
 	if !b.recording {
@@ -143,8 +144,8 @@ func (q *queue) submit() error {
 	return nil
 }
 
-// settle waits until the device has done a batch, reads the reports of its launches, and hands on what it brought. The
-// batch has no commands afterwards.
+// settle waits until the device has run a batch, reads the reports of its launches, and copies its arrivals to the
+// host. The batch is empty afterwards. The error is that of the first check that failed, or of the device.
 func (q *queue) settle(b *batch) error {
 	if b.value == 0 {
 		return nil
@@ -173,7 +174,7 @@ func (q *queue) settle(b *batch) error {
 	return first
 }
 
-// finish ends when the device has done all batches. Its error is the first that there was.
+// finish submits the present batch, and waits until the device has run all batches. It returns the first error.
 func (q *queue) finish() error {
 	first := q.submit()
 	for i := range batches {
@@ -185,11 +186,11 @@ func (q *queue) finish() error {
 	return first
 }
 
-// longest is how long one wait takes before the device is looked at again.
+// longest is the longest time of one wait for the device.
 const longest = time.Second
 
-// wait ends when the device has done what makes the semaphore a value, however long that takes: it uses the memory
-// until then. A device that cannot be waited for is lost; one that is lost has stopped when this ends.
+// wait waits until the semaphore has a value, however long that takes, since the device uses memory until then. If
+// waiting fails in every way, the device is lost; a lost device has stopped when wait returns.
 func (q *queue) wait(value uint64) error {
 	d := q.device
 	for {
@@ -212,7 +213,7 @@ func (q *queue) wait(value uint64) error {
 	}
 }
 
-// waitOnce waits until the semaphore reaches value, or the time longest has passed.
+// waitOnce waits until the semaphore reaches value; it returns errTimeout after the time longest.
 func (q *queue) waitOnce(value uint64) error {
 	var p pins
 	defer p.Unpin()

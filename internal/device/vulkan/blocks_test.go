@@ -22,7 +22,7 @@ func TestBlockKernels(t *testing.T) {
 	}
 }
 
-// runBlocks runs a kernel with each binding.
+// runBlocks runs a kernel with each binding, compiled without some features.
 func runBlocks(t *testing.T, c kerneltest.BlockKernel, without ...string) {
 	k, bindings := c.Kernel, c.Dims
 	h := harness(t, map[string]int{}, without...)

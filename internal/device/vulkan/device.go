@@ -17,14 +17,14 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// Kind is Vulkan as a kind of device.
+// Kind returns Vulkan as a kind of device.
 func Kind() device.Kind {
 	return device.Kind{Name: target.VulkanName, List: List, Open: func(number int) (device.Device, error) {
 		return Open(number, Options{Cache: os.Getenv("WEIR_PIPELINES")})
 	}}
 }
 
-// List describes the devices that are there, those too that cannot be used.
+// List describes all Vulkan devices, including those that cannot be used.
 func List() ([]device.Info, error) {
 	i, err := enter(false)
 	if err != nil {
@@ -44,8 +44,8 @@ func List() ([]device.Info, error) {
 
 // Options for opening a device.
 type Options struct {
-	Validate bool   // with Khronos's validation layer: see Messages
-	Cache    string // the folder of the file in which pipelines are kept from one process to the next; "": none
+	Validate bool   // use Khronos's validation layer: see Messages
+	Cache    string // the folder of the file that keeps pipelines between processes; "": none
 }
 
 // Device is an open device.
@@ -60,16 +60,16 @@ type Device struct {
 	deviceFunctions
 
 	loading sync.Mutex
-	made    map[[sha256.Size]byte]*pipelines // that kernels have now
+	made    map[[sha256.Size]byte]*pipelines // pipelines that kernels use
 
-	submitting sync.Mutex // a queue of Vulkan's is given work by one thread at a time
+	submitting sync.Mutex // Vulkan's queues must be used by one thread at a time
 	gone       atomic.Bool
 	mu         sync.Mutex
 	usage      device.Usage
-	hidden     bool // tests have the host not see the device's own memory
+	hidden     bool // for tests: the host does not access the device's own memory
 }
 
-// deviceFunctions are the addresses of the functions that are called often.
+// deviceFunctions are the addresses of frequently called functions.
 type deviceFunctions struct {
 	resetCommands, beginCommands, endCommands, bindPipeline, pushConstants, dispatch, barrier, copyBuffer, submit,
 	waitSemaphores uintptr
@@ -111,11 +111,11 @@ func Open(number int, o Options) (d *Device, err error) {
 	} else if fused {
 		*machine = target.Vulkan(machine.Limits, append(machine.Features, target.Fused)...)
 	}
-	d.usage.Most = 0 // what that took is none of a program's
+	d.usage.Most = 0 // the probe's memory is not a program's
 	return d, nil
 }
 
-// noSuch is the error of a number that no device has.
+// noSuch returns the error for a number that no device has.
 func noSuch(number int, found []physical) error {
 	if len(found) == 0 {
 		return diag.Unsupportedf("Vulkan has no device here").WithFix(driverFix)
@@ -128,7 +128,7 @@ func noSuch(number int, found []physical) error {
 		strings.Join(names, ", "))
 }
 
-// create makes the logical device, with the features that code for it uses.
+// create creates the logical device, with the features that code for it uses.
 func (d *Device) create() error {
 	var p pins
 	defer p.Unpin()
@@ -164,8 +164,8 @@ func (d *Device) create() error {
 	if err != nil {
 		return err
 	}
-	if slices.Contains(has, portabilitySubset) { // such a device must be told that it is known to be one
-		names := []uintptr{text(&p, portabilitySubset)}
+	if slices.Contains(has, portabilitySubset) { // Vulkan requires it to be enabled if the device has it
+		names := []uintptr{pinString(&p, portabilitySubset)}
 		info.extensions, info.extensionCount = list(&p, names), 1
 	}
 	if err := call("vkCreateDevice", d.function("vkCreateDevice"), d.physical.handle, at(&p, &info), 0,
@@ -176,7 +176,7 @@ func (d *Device) create() error {
 	return nil
 }
 
-// prepare makes what all kernels share.
+// prepare finds functions, and creates the layout and the cache of pipelines, which all kernels share.
 func (d *Device) prepare() error {
 	var p pins
 	defer p.Unpin()
@@ -199,12 +199,12 @@ func (d *Device) prepare() error {
 	return d.openCache()
 }
 
-// call calls a function that may find that the device is lost.
+// call is callAt for a function by its name.
 func (d *Device) call(name string, args ...uintptr) error {
 	return d.callAt(name, d.function(name), args...)
 }
 
-// callAt calls a Vulkan function; it returns ErrLost, without a call, after the device was lost.
+// callAt calls a Vulkan function. If the device is lost, it returns ErrLost without a call.
 func (d *Device) callAt(name string, function uintptr, args ...uintptr) error {
 	if d.gone.Load() {
 		return device.ErrLost
@@ -219,41 +219,41 @@ func (d *Device) callAt(name string, function uintptr, args ...uintptr) error {
 // Lost reports whether the device has stopped working.
 func (d *Device) Lost() bool { return d.gone.Load() }
 
-// waitIdle ends when the device has done all that it was given.
+// waitIdle waits until the device has no work.
 func (d *Device) waitIdle() error {
 	d.submitting.Lock()
 	defer d.submitting.Unlock()
 	return d.call("vkQueueWaitIdle", d.queue)
 }
 
-// destroy calls a function that gives something of the device's back.
+// destroy calls a function that destroys an object of the device; it does nothing for 0.
 func (d *Device) destroy(name string, handle uint64) {
 	if handle != 0 {
 		do(d.function(name), d.handle, uintptr(handle), 0)
 	}
 }
 
-// stop ends when a lost device does nothing any more. Vulkan says that this takes a while, at most.
+// stop waits until a lost device has stopped, which takes a finite time by Vulkan's specification.
 func (d *Device) stop() {
 	d.submitting.Lock()
 	defer d.submitting.Unlock()
 	do(d.function("vkQueueWaitIdle"), d.queue)
 }
 
-// Name is the device's kind and number.
+// Name returns the device's kind and number, such as vulkan:0.
 func (d *Device) Name() string { return d.physical.info.Name }
 
-// Machine is what code for the device may use.
+// Machine describes the device for code generation.
 func (d *Device) Machine() target.Machine { return d.physical.info.Machine }
 
-// Usage is what the driver was asked for.
+// Usage returns the memory that was requested from the driver.
 func (d *Device) Usage() device.Usage {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.usage
 }
 
-// count notes a block that the driver was asked for, or given back: its bytes, and what the driver rounded them up by.
+// count adds a block to the usage, or subtracts it if sign is −1: its bytes, and those that the driver added.
 func (d *Device) count(m *memory, sign int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -268,8 +268,7 @@ func (d *Device) count(m *memory, sign int64) {
 	u.Most = max(u.Most, u.Memory+u.Queues+u.Rounded)
 }
 
-// QueueBytes is what a queue takes at most. Memory that the host reads quickly is copied to and from without a way
-// through more.
+// QueueBytes returns the most bytes of a queue. A queue needs no staging if the host reads the device's memory quickly.
 func (d *Device) QueueBytes() int64 {
 	if _, flags, _ := d.memoryType(^uint32(0), false); flags&propertyCached != 0 {
 		return argumentBytes
@@ -277,12 +276,12 @@ func (d *Device) QueueBytes() int64 {
 	return argumentBytes + stagingBytes
 }
 
-// Close gives the device back.
+// Close closes the device, after its queues have been closed.
 func (d *Device) Close() error {
 	var err error
 	if d.handle != 0 {
 		if d.queue != 0 {
-			d.waitIdle() // queues have been closed, and waited for
+			d.waitIdle() // an error does not matter: closed queues have waited
 		}
 		err = d.closeCache()
 		d.destroy("vkDestroyPipelineLayout", d.layout)
@@ -296,17 +295,17 @@ func (d *Device) Close() error {
 	return err
 }
 
-// Messages are what the validation layer has said since the last call, of all devices of the process.
+// Messages returns the validation layer's messages since the last call, for all devices of the process.
 func Messages() []string {
 	m := &collected.messages
 	m.Lock()
 	defer m.Unlock()
-	said := m.list
+	list := m.list
 	m.list = nil
-	return said
+	return list
 }
 
-// String is the device in words.
+// String returns the device's name, product and driver.
 func (d *Device) String() string {
 	return fmt.Sprintf("%s, %s, %s", d.physical.info.Name, d.physical.info.Product, d.physical.info.Driver)
 }

@@ -1,6 +1,6 @@
-// Package vulkan is devices that are reached through Vulkan, by the system's loader, without cgo. It needs Vulkan 1.2
-// with addresses of buffers.
+// Package vulkan runs kernels on devices through Vulkan, by the system's loader, without cgo. It needs Vulkan 1.2 with
+// addresses of buffers.
 //
-// Structures that Vulkan reads are Go's, laid out as vulkan_core.h has them (a test compares the two), and pinned for
-// the call; Vulkan keeps none of them. Memory that the device uses is Vulkan's own.
+// The structures of calls are Go's, laid out as in vulkan_core.h (a test compares both), and pinned for the call;
+// Vulkan keeps none of them. The device's memory is allocated by Vulkan.
 package vulkan

@@ -15,8 +15,9 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// TestFunctions measures the errors of the functions of f32 on the device: a fused product and sum that had to be
-// written out may round a little worse. What is subnormal may be taken for 0, unless the device keeps such numbers.
+// TestFunctions: the errors of the functions of f32 on the device are at most a quarter ulp above those of package
+// mathematics, since a fused product and sum without an instruction is slightly less accurate. Subnormal numbers may
+// become 0, unless the device keeps them.
 func TestFunctions(t *testing.T) {
 	h := harness(t, map[string]int{})
 	var xs []float32

@@ -17,7 +17,7 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// instance is Vulkan, entered. Each open device has one of its own.
+// instance is a Vulkan instance. Each open device has its own.
 type instance struct {
 	library   *library
 	handle    uintptr
@@ -25,10 +25,10 @@ type instance struct {
 	messages  *messages // nil without the validation layer
 }
 
-// validationLayer is Khronos's checker of how Vulkan is used.
+// validationLayer is Khronos's layer that checks calls.
 const validationLayer = "VK_LAYER_KHRONOS_validation"
 
-// messages are what the validation layer says.
+// messages collects the validation layer's messages.
 type messages struct {
 	sync.Mutex
 	list []string
@@ -40,7 +40,7 @@ var collected struct {
 	messages messages
 }
 
-// collect is the function that the layer calls.
+// collect returns the address of the function that the layer calls, which collects messages.
 func collect() uintptr {
 	collected.Do(func() {
 		collected.callback = purego.NewCallback(func(severity, kinds uintptr, data, user unsafe.Pointer) uintptr {
@@ -54,20 +54,20 @@ func collect() uintptr {
 	return collected.callback
 }
 
-// cString is a string of C's, at most mostText bytes of it.
+// cString returns a C string, cut to 4096 bytes; "" for nil.
 func cString(p unsafe.Pointer) string {
-	const mostText = 4096
+	const mostBytes = 4096
 	if p == nil {
 		return ""
 	}
 	n := 0
-	for n < mostText && *(*byte)(unsafe.Add(p, n)) != 0 {
+	for n < mostBytes && *(*byte)(unsafe.Add(p, n)) != 0 {
 		n++
 	}
 	return string(unsafe.Slice((*byte)(p), n))
 }
 
-// enter makes an instance, with the validation layer if asked for.
+// enter creates an instance, with the validation layer if validate.
 func enter(validate bool) (*instance, error) {
 	l, err := load()
 	if err != nil {
@@ -75,7 +75,7 @@ func enter(validate bool) (*instance, error) {
 	}
 	var p pins
 	defer p.Unpin()
-	app := applicationInfo{head: head{kind: kindApplication}, engine: text(&p, "weir"), api: apiVersion13}
+	app := applicationInfo{head: head{kind: kindApplication}, engine: pinString(&p, "weir"), api: apiVersion13}
 	info := instanceCreateInfo{head: head{kind: kindInstance}, application: at(&p, &app)}
 	i := &instance{library: l}
 	has, err := i.extensions("vkEnumerateInstanceExtensionProperties")
@@ -85,15 +85,16 @@ func enter(validate bool) (*instance, error) {
 	var layers, extensions []uintptr
 	var messenger messengerCreateInfo
 	if slices.Contains(has, portabilityEnumeration) {
-		extensions = append(extensions, text(&p, portabilityEnumeration))
+		extensions = append(extensions, pinString(&p, portabilityEnumeration))
 		info.flags = portability
 	}
 	if validate {
-		layers, extensions = append(layers, text(&p, validationLayer)), append(extensions, text(&p, "VK_EXT_debug_utils"))
+		layers = append(layers, pinString(&p, validationLayer))
+		extensions = append(extensions, pinString(&p, "VK_EXT_debug_utils"))
 		i.messages = &collected.messages
 		messenger = messengerCreateInfo{head: head{kind: kindMessenger}, severity: severityWarning | severityError,
 			kinds: messagesAll, callback: collect()}
-		info.next = at(&p, &messenger) // for what is said while the instance is made and ended
+		info.next = at(&p, &messenger) // for messages while the instance is created and destroyed
 	}
 	info.layers, info.layerCount = list(&p, layers), uint32(len(layers))
 	info.extensions, info.extensionCount = list(&p, extensions), uint32(len(extensions))
@@ -110,13 +111,13 @@ func enter(validate bool) (*instance, error) {
 	return i, nil
 }
 
-// Extensions of drivers that do not have all of Vulkan, such as those on top of another system's interface.
+// Extensions of drivers without all features of Vulkan, such as those on top of another interface.
 const (
 	portabilityEnumeration = "VK_KHR_portability_enumeration"
 	portabilitySubset      = "VK_KHR_portability_subset"
 )
 
-// extensions lists those that the loader, or a device, has, by the name of the function that does.
+// extensions returns the names of the extensions that a function enumerates, for the loader or for the device in of.
 func (i *instance) extensions(function string, of ...uintptr) ([]string, error) {
 	var p pins
 	defer p.Unpin()
@@ -140,7 +141,7 @@ func (i *instance) extensions(function string, of ...uintptr) ([]string, error) 
 	return names, nil
 }
 
-// withoutInstance says what would mend an instance that could not be made.
+// withoutInstance adds a fix to the error of an instance that could not be created.
 func withoutInstance(err error) error {
 	e, ok := err.(*diag.Error)
 	switch {
@@ -157,7 +158,7 @@ func withoutInstance(err error) error {
 
 const driverFix = "install a Vulkan driver of the GPU's maker, or one without a GPU (Debian: mesa-vulkan-drivers)"
 
-// leave ends the instance.
+// leave destroys the instance.
 func (i *instance) leave() {
 	if i.messenger != 0 {
 		do(i.library.address(i.handle, "vkDestroyDebugUtilsMessengerEXT"), i.handle, uintptr(i.messenger), 0)
@@ -178,7 +179,7 @@ type physical struct {
 	mostBlock uint64
 }
 
-// physicals lists the devices that the driver has.
+// physicals returns the devices of all drivers.
 func (i *instance) physicals() ([]physical, error) {
 	var p pins
 	defer p.Unpin()
@@ -202,10 +203,10 @@ func (i *instance) physicals() ([]physical, error) {
 	return out, nil
 }
 
-// blob is a structure that drivers fill in.
+// blob is the bytes of a structure that drivers fill in. Offsets are in bytes.
 type blob []byte
 
-// newBlob returns a pinned Vulkan structure of size bytes with its kind and next pointer set.
+// newBlob returns a pinned structure of size bytes, with its kind and next pointer set.
 func newBlob(p *pins, size int, kind uint32, next uintptr) blob {
 	words := make([]uint64, (size+7)/8) // aligned
 	b := blob(unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), size))
@@ -218,22 +219,22 @@ func newBlob(p *pins, size int, kind uint32, next uintptr) blob {
 func (b blob) address() uintptr               { return uintptr(unsafe.Pointer(&b[0])) }
 func (b blob) word(at int) uint32             { return binary.NativeEndian.Uint32(b[at:]) }
 func (b blob) long(at int) uint64             { return binary.NativeEndian.Uint64(b[at:]) }
-func (b blob) text(at, n int) string          { return strings.TrimRight(cutAtZero(b[at:at+n]), " ") }
+func (b blob) chars(at, n int) string         { return strings.TrimRight(cutAtZero(b[at:at+n]), " ") }
 func (b blob) set(at int, v uint32)           { binary.NativeEndian.PutUint32(b[at:], v) }
 func cutAtZero(b []byte) string               { s, _, _ := strings.Cut(string(b), "\x00"); return s }
 func (i *instance) function(n string) uintptr { return i.library.address(i.handle, n) }
 
-// describe asks for all that is needed of a device.
+// describe returns the properties of a device; info.Why is the reason if the device cannot be used.
 func (i *instance) describe(handle uintptr, number int) physical {
 	var p pins
 	defer p.Unpin()
 	d := physical{handle: handle, info: device.Info{Name: fmt.Sprintf("%s:%d", target.VulkanName, number)}}
-	// A version of Vulkan knows only the structures that it has. This one has been there from the beginning, and is the
-	// end of a larger one.
+	// A driver knows only the structures of its version of Vulkan. All versions have VkPhysicalDeviceProperties, which is
+	// the end of the larger structure here.
 	first := newBlob(&p, properties2Size, kindProperties2, 0)
 	do(i.function("vkGetPhysicalDeviceProperties"), handle, first.address()+propertiesAt)
 	api := first.word(propertyAPI)
-	d.info.Product = first.text(propertyName, 256)
+	d.info.Product = first.chars(propertyName, 256)
 	if api < apiVersion12 {
 		d.info.Machine = target.Vulkan(target.Limits{})
 		d.info.Why = fmt.Sprintf("it has Vulkan %d.%d, and 1.2 is needed", api>>22&127, api>>12&1023)
@@ -257,7 +258,7 @@ func (i *instance) describe(handle uintptr, number int) physical {
 	do(i.function("vkGetPhysicalDeviceFeatures2"), handle, features.address())
 	do(i.function("vkGetPhysicalDeviceMemoryProperties"), handle, at(&p, &d.memory))
 
-	d.info.Driver = strings.TrimSpace(driver.text(driverName, 256) + " " + driver.text(driverInfo, 256))
+	d.info.Driver = strings.TrimSpace(driver.chars(driverName, 256) + " " + driver.chars(driverInfo, 256))
 	copy(d.uuid[:], props[propertyCacheUUID:])
 	d.vendor, d.product = props.word(propertyVendor), props.word(propertyDevice)
 	d.mostBlock = maintenance.long(maintenanceMostAllocated)
@@ -272,7 +273,7 @@ func (i *instance) describe(handle uintptr, number int) physical {
 		limits.Private = processorPrivateBytes
 	}
 	if strings.HasPrefix(d.info.Driver, "llvmpipe") {
-		limits.Iterations = 65535 // gallivm's loop limiter: what is left of a loop is not done, and nobody is told
+		limits.Iterations = 65535 // gallivm's loop limiter silently ends a loop after so many
 	}
 	var have []string
 	for _, row := range []struct {
@@ -302,14 +303,14 @@ func (i *instance) describe(handle uintptr, number int) physical {
 	return d
 }
 
-// privateBytes is what a thread may keep in registers: more leaves a processor too few threads to hide how long memory
-// takes. Vulkan does not tell.
+// privateBytes is the limit of a thread's bytes in registers: with more, too few threads are resident to hide the
+// latency of memory. Vulkan does not report it.
 const privateBytes = 512
 
-// processorPrivateBytes is the same for a device that is a processor: what has no register lies in its first cache.
+// processorPrivateBytes is that limit for a device that is a processor, whose first-level cache holds the rest.
 const processorPrivateBytes = 2048
 
-// whyNot is the family of queues that compute, and the reason why a device cannot be used.
+// whyNot returns the family of queues that compute, or the reason why a device cannot be used.
 func (i *instance) whyNot(d *physical, f12 blob) (family uint32, why string) {
 	var p pins
 	defer p.Unpin()

@@ -16,15 +16,15 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// kernel is a kernel's entries as pipelines.
+// kernel is a loaded kernel: its code, and a pipeline for each entry.
 type kernel struct {
 	device *Device
 	code   target.Blocks
 	*pipelines
 }
 
-// pipelines are the entries of a binary. Kernels with the same binary have the same ones: a driver takes long to make
-// them.
+// pipelines are the pipelines of a binary's entries. Kernels with the same binary share them, since drivers create them
+// slowly.
 type pipelines struct {
 	key   [sha256.Size]byte
 	list  []uint64
@@ -34,7 +34,7 @@ type pipelines struct {
 // spirvMark is the first word of SPIR-V.
 const spirvMark = 0x07230203
 
-// Load makes a kernel's pipelines.
+// Load creates a kernel's pipelines.
 func (d *Device) Load(code target.Blocks) (device.Kernel, error) {
 	k, err := d.load(code)
 	if err != nil {
@@ -43,7 +43,7 @@ func (d *Device) Load(code target.Blocks) (device.Kernel, error) {
 	return k, nil
 }
 
-// load returns a kernel of SPIR-V code; kernels with the same code share pipelines.
+// load is Load for this package's type.
 func (d *Device) load(code target.Blocks) (*kernel, error) {
 	b := code.Binary()
 	if len(b.Words) < 5 || b.Words[0] != spirvMark || len(b.Entries) == 0 {
@@ -71,7 +71,7 @@ func (d *Device) load(code target.Blocks) (*kernel, error) {
 	return &kernel{d, code, made}, nil
 }
 
-// keyOf is a number that no other binary has.
+// keyOf returns a hash of a binary.
 func keyOf(b *target.Binary) (key [sha256.Size]byte) {
 	h := sha256.New()
 	_ = binary.Write(h, binary.LittleEndian, b.Words)
@@ -95,10 +95,11 @@ func (d *Device) makePipelines(made *pipelines, name string, code *target.Binary
 	defer d.destroy("vkDestroyShaderModule", module)
 	for _, e := range code.Entries {
 		if e.Shared > limits.Shared || e.Threads > limits.Invocations || e.Threads < 1 {
-			return diag.Internalf("kernel @%s wants %d bytes of shared memory and %d threads of a block, and %s has %d and %d",
+			return diag.Internalf("kernel @%s needs %d bytes of shared memory and %d threads of a block, and %s has %d and %d",
 				name, e.Shared, e.Threads, d.Name(), limits.Shared, limits.Invocations)
 		}
-		stage := stageCreateInfo{head: head{kind: kindStage}, stage: stageCompute, module: module, name: text(&p, e.Name)}
+		stage := stageCreateInfo{head: head{kind: kindStage}, stage: stageCompute, module: module,
+			name: pinString(&p, e.Name)}
 		info := pipelineCreateInfo{head: head{kind: kindPipeline}, stage: stage, layout: d.layout, baseIndex: -1}
 		var pipeline uint64
 		if err := d.call("vkCreateComputePipelines", d.handle, uintptr(d.cache), 1, at(&p, &info), 0,
@@ -110,7 +111,7 @@ func (d *Device) makePipelines(made *pipelines, name string, code *target.Binary
 	return nil
 }
 
-// destroyPipelines destroys the pipelines.
+// destroyPipelines destroys all of the pipelines.
 func (d *Device) destroyPipelines(made *pipelines) {
 	for _, p := range made.list {
 		d.destroy("vkDestroyPipeline", p)
@@ -118,7 +119,7 @@ func (d *Device) destroyPipelines(made *pipelines) {
 	made.list = nil
 }
 
-// Close gives the pipelines back, if no other kernel has them.
+// Close destroys the pipelines if no other kernel uses them.
 func (k *kernel) Close() error {
 	d := k.device
 	d.loading.Lock()
@@ -135,7 +136,7 @@ func (k *kernel) Close() error {
 	return nil
 }
 
-// cacheName is the file of pipelines of a driver for a device: another's are of no use.
+// cacheName returns the path of the file of pipelines, which is specific to the driver and the device.
 func (d *Device) cacheName() string {
 	return filepath.Join(d.folder, fmt.Sprintf("vulkan-%08x-%08x-%x.pipelines", d.physical.vendor, d.physical.product,
 		d.physical.uuid))
@@ -143,11 +144,11 @@ func (d *Device) cacheName() string {
 
 const (
 	cacheMark = "weirvk 1"      // a file of pipelines begins with it
-	cacheHead = 8 + sha256.Size // and with the sum of what follows, which is as Vulkan gave it
-	mostCache = 256 << 20       // of what follows
+	cacheHead = 8 + sha256.Size // bytes of the mark and of the hash of the data, which come from Vulkan
+	mostCache = 256 << 20       // the most bytes of data
 )
 
-// openCache makes the cache of pipelines, with what the file has.
+// openCache creates the cache of pipelines from the file, or an empty one.
 func (d *Device) openCache() error {
 	var p pins
 	defer p.Unpin()
@@ -156,8 +157,8 @@ func (d *Device) openCache() error {
 	return d.call("vkCreatePipelineCache", d.handle, at(&p, &info), 0, at(&p, &d.cache))
 }
 
-// readCache is what the file of pipelines has; nil if there is none, or if it is not whole, or of another driver:
-// drivers trust what they are given.
+// readCache returns the data of the file of pipelines; nil if there is no file, or if it is damaged or another
+// driver's, since drivers do not check the data.
 func (d *Device) readCache() []byte {
 	if d.folder == "" {
 		return nil
@@ -176,7 +177,7 @@ func (d *Device) readCache() []byte {
 	return data
 }
 
-// ours reports whether pipelines begin as Vulkan says that those of this driver do.
+// ours reports whether data begins with the header that Vulkan specifies, for this driver and device.
 func (d *Device) ours(data []byte) bool {
 	const header = 32
 	return len(data) >= header && binary.NativeEndian.Uint32(data) == header &&
@@ -185,7 +186,7 @@ func (d *Device) ours(data []byte) bool {
 		binary.NativeEndian.Uint32(data[12:]) == d.physical.product && bytes.Equal(data[16:32], d.physical.uuid[:])
 }
 
-// closeCache writes the cache's file, by renaming, and gives the cache back.
+// closeCache writes the cache to its file, and destroys it.
 func (d *Device) closeCache() error {
 	if d.cache == 0 {
 		return nil
@@ -212,7 +213,7 @@ func (d *Device) closeCache() error {
 	return nil
 }
 
-// writeCache writes the file of pipelines, by renaming. A folder that takes no file is as good as none.
+// writeCache writes the file of pipelines, atomically by renaming. It ignores errors: the file is optional.
 func (d *Device) writeCache(data []byte) {
 	if !d.ours(data) {
 		return

@@ -30,8 +30,8 @@ var opened struct {
 	err    error
 }
 
-// open is the first device that can be used, with the validation layer where that is installed. A test that finds none
-// says so loudly, and is skipped.
+// open returns the first device, with the validation layer if that is installed. If there is no device, it skips the
+// test, which the log says. The test fails if the validation layer has messages at its end.
 func open(t testing.TB) *Device {
 	t.Helper()
 	opened.Do(func() {
@@ -41,7 +41,7 @@ func open(t testing.TB) *Device {
 		}
 	})
 	if opened.err != nil {
-		t.Skipf("THERE IS NO VULKAN DEVICE HERE, and nothing of this is tested: %v", opened.err)
+		t.Skipf("THERE IS NO VULKAN DEVICE HERE: the test is skipped: %v", opened.err)
 	}
 	t.Cleanup(func() {
 		for _, m := range Messages() {
@@ -51,11 +51,12 @@ func open(t testing.TB) *Device {
 	return opened.device
 }
 
+// TestMain closes the shared device, and fails if memory was not freed or the validation layer has messages.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if opened.device != nil {
 		if u := opened.device.Usage(); u.Memory != 0 || u.Queues != 0 {
-			println("memory of the device was not given back")
+			println("memory of the device was not freed")
 			code = 1
 		}
 		opened.device.Close()
@@ -67,20 +68,20 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// onDevice is a kernel that is run on the device, its operands copied there and back.
+// onDevice is a kernel whose Run copies its operands to the device, runs it there, and copies them back.
 type onDevice struct {
 	target.Blocks
 	device *Device
 	loop   *loop.Kernel
 }
 
-// Tiles is 1 if there is anything to do: the device does all blocks at once.
+// Tiles returns 1 if there is work: the device runs all blocks in one launch.
 func (k *onDevice) Tiles(dims []int64) (int64, error) {
 	n, err := k.Blocks.Tiles(dims)
 	return min(n, 1), err
 }
 
-// Scratch is none of the host's.
+// Scratch returns 0: the host needs none.
 func (k *onDevice) Scratch(dims []int64) (int64, error) { return 0, nil }
 
 func (k *onDevice) Run(a *target.Args, begin, end int64, _ []byte) error {
@@ -90,6 +91,7 @@ func (k *onDevice) Run(a *target.Args, begin, end int64, _ []byte) error {
 	return k.run(a)
 }
 
+// run runs the kernel with new device memory, which it frees.
 func (k *onDevice) run(a *target.Args) (err error) {
 	loaded, err := k.device.Load(k.Blocks)
 	if err != nil {
@@ -110,7 +112,7 @@ func (k *onDevice) run(a *target.Args) (err error) {
 		return err
 	}
 	defer scratch.Close()
-	var places []device.Memory
+	var memories []device.Memory
 	var operands []uint64
 	for _, o := range a.Operands {
 		m, err := k.device.Allocate("an operand", o.Bytes)
@@ -121,7 +123,7 @@ func (k *onDevice) run(a *target.Args) (err error) {
 		if err := q.Upload(m, 0, unsafe.Slice((*byte)(o.Base), o.Bytes)); err != nil {
 			return err
 		}
-		places, operands = append(places, m), append(operands, m.Address())
+		memories, operands = append(memories, m), append(operands, m.Address())
 	}
 	if err := q.Launch(loaded, operands, a.Dims, scratch.Address()); err != nil {
 		return err
@@ -131,15 +133,15 @@ func (k *onDevice) run(a *target.Args) (err error) {
 		if k.loop.Params[i].Access == loop.Read {
 			continue
 		}
-		if err := q.Download(unsafe.Slice((*byte)(o.Base), o.Bytes), places[i], 0); err != nil {
+		if err := q.Download(unsafe.Slice((*byte)(o.Base), o.Bytes), memories[i], 0); err != nil {
 			return err
 		}
 	}
 	return failed
 }
 
-// harness compiles for the device, as if it were without some features. Kernels that it does not run are counted, by
-// their reasons.
+// harness returns a harness that compiles for the device without some features, and counts the kernels that the device
+// cannot run, by their reasons.
 func harness(t testing.TB, refused map[string]int, without ...string) kerneltest.Harness {
 	d := open(t)
 	have := slices.DeleteFunc(slices.Clone(d.Machine().Features), func(f string) bool {
@@ -165,7 +167,7 @@ func harness(t testing.TB, refused map[string]int, without ...string) kerneltest
 	}}
 }
 
-// bound gives dimensions that may be anything a greatest value, if a device's integers need one.
+// bound gives dimensions without ranges a greatest value, if the device has no integers of 64 bits.
 func bound(m *loop.Module, device target.Machine) {
 	if m.Dims != nil || device.Has(target.Int64) {
 		return
@@ -181,14 +183,13 @@ func bound(m *loop.Module, device target.Machine) {
 var all = flag.Bool("all", false,
 	"run every kernel of the suites on the device, which takes minutes: a driver compiles each of them")
 
-// TestKernels runs the suites of kernels that every generator is tested with, and of the long ones a part, unless -all
-// is given.
+// TestKernels runs the suites of package kerneltest on the device; of the long ones a sample, unless -all is given.
 func TestKernels(t *testing.T) {
 	refused := map[string]int{}
 	for _, c := range []struct {
 		name  string
 		suite func(h kerneltest.Harness, t *testing.T)
-		every int // two kernels of so many are run: lanes asks twice
+		every int // two of so many kernels run: Lanes asks twice for each
 	}{
 		{"functions", kerneltest.Harness.Functions, 131}, {"conversions", kerneltest.Harness.Conversions, 23},
 		{"specials", kerneltest.Harness.Specials, 307},
@@ -209,7 +210,7 @@ func TestKernels(t *testing.T) {
 	t.Logf("refused: %v", refused)
 }
 
-// TestFewFeatures runs kernels that were compiled for devices with less.
+// TestFewFeatures runs kernels that were compiled for devices with fewer features.
 func TestFewFeatures(t *testing.T) {
 	for _, without := range [][]string{
 		{target.Int64}, {target.Int8, target.Storage8, target.Dot8}, {target.Int16, target.Storage16},
@@ -239,6 +240,7 @@ func TestFewFeatures(t *testing.T) {
 	}
 }
 
+// TestRandomKernels compares random kernels with the interpreter.
 func TestRandomKernels(t *testing.T) {
 	refused := map[string]int{}
 	seeds := int64(100)

@@ -13,10 +13,10 @@ import (
 	"testing"
 )
 
-// layouts are the structures, with the names that vulkan_core.h has for them and for their fields.
+// layouts lists the structures with the names that vulkan_core.h gives to them and to their fields.
 var layouts = []struct {
 	name   string
-	kind   string // of the structure: its sType; empty if it has none
+	kind   string // the name of its sType without VK_STRUCTURE_TYPE_; empty if the structure has none
 	number uint32
 	value  any
 	fields string
@@ -75,7 +75,7 @@ var layouts = []struct {
 	{"VkBufferCopy", "", 0, bufferCopy{}, "srcOffset dstOffset size"},
 }
 
-// numbers are the places and the constants that drivers and this package agree on, as C has them.
+// numbers pairs sizes, offsets and constants of vulkan_core.h, as expressions of C, with this package's values.
 var numbers = []struct {
 	c    string
 	here int64
@@ -168,8 +168,7 @@ var numbers = []struct {
 	{"VK_ERROR_TOO_MANY_OBJECTS", tooManyBlocks},
 }
 
-// offsets are where the fields of a structure begin, of all but those that are there for alignment; a head counts as
-// two.
+// offsets returns the byte offsets of a structure's fields, without those that only pad. A head counts as two fields.
 func offsets(t reflect.Type) []int64 {
 	var out []int64
 	for i := range t.NumField() {
@@ -183,7 +182,8 @@ func offsets(t reflect.Type) []int64 {
 	return out
 }
 
-// TestLayout compares the structures with those that the C compiler makes of Vulkan's header.
+// TestLayout shows that the structures and the constants of this package equal those that a C compiler finds in
+// Vulkan's header.
 func TestLayout(t *testing.T) {
 	gcc, err := exec.LookPath("gcc")
 	if err != nil {
@@ -192,7 +192,7 @@ func TestLayout(t *testing.T) {
 	var c strings.Builder
 	var want []int64
 	var names []string
-	ask := func(expression string, here int64) {
+	compare := func(expression string, here int64) {
 		fmt.Fprintf(&c, "\tprintf(\"%%lld\\n\", (long long)(%s));\n", expression)
 		names, want = append(names, expression), append(want, here)
 	}
@@ -200,20 +200,20 @@ func TestLayout(t *testing.T) {
 		fields := strings.Fields(l.fields)
 		if l.kind != "" {
 			fields = append([]string{"sType", "pNext"}, fields...)
-			ask("VK_STRUCTURE_TYPE_"+l.kind, int64(l.number))
+			compare("VK_STRUCTURE_TYPE_"+l.kind, int64(l.number))
 		}
 		kind := reflect.TypeOf(l.value)
 		at := offsets(kind)
 		if len(at) != len(fields) {
 			t.Fatalf("%s has %d fields here, and %d in C", l.name, len(at), len(fields))
 		}
-		ask("sizeof("+l.name+")", int64(kind.Size()))
+		compare("sizeof("+l.name+")", int64(kind.Size()))
 		for i, f := range fields {
-			ask("offsetof("+l.name+", "+f+")", at[i])
+			compare("offsetof("+l.name+", "+f+")", at[i])
 		}
 	}
 	for _, n := range numbers {
-		ask(n.c, n.here)
+		compare(n.c, n.here)
 	}
 	dir := t.TempDir()
 	source, program := filepath.Join(dir, "layout.c"), filepath.Join(dir, "layout")

@@ -15,7 +15,7 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// library is the loader.
+// library is the system's Vulkan loader.
 type library struct {
 	instanceAddress uintptr // vkGetInstanceProcAddr
 }
@@ -26,7 +26,7 @@ var loaded struct {
 	err     error
 }
 
-// load finds the loader, once.
+// load loads the system's Vulkan loader, once.
 func load() (*library, error) {
 	loaded.Lock()
 	defer loaded.Unlock()
@@ -49,11 +49,11 @@ func load() (*library, error) {
 	return nil, loaded.err
 }
 
-// address is a function's; 0 if there is none.
+// address returns the address of a function; 0 if there is none of that name.
 func (l *library) address(instance uintptr, name string) uintptr {
-	text := append([]byte(name), 0)
-	p, _, _ := purego.SyscallN(l.instanceAddress, instance, uintptr(unsafe.Pointer(&text[0])))
-	runtime.KeepAlive(text)
+	chars := append([]byte(name), 0)
+	p, _, _ := purego.SyscallN(l.instanceAddress, instance, uintptr(unsafe.Pointer(&chars[0])))
+	runtime.KeepAlive(chars)
 	return p
 }
 
@@ -70,15 +70,16 @@ const (
 	tooManyBlocks    = -10
 )
 
+// resultWords has the messages of results.
 var resultWords = map[int32]string{
 	outOfHost: "out of host memory", outOfDevice: "out of device memory", failed: "initialization failed",
 	lost: "device lost",
 	-5:   "memory map failed", layerMissing: "layer not present", extensionMissing: "extension not present",
-	-8: "feature not present", noDriver: "there is no driver that fits", tooManyBlocks: "too many objects",
+	-8: "feature not present", noDriver: "no compatible driver", tooManyBlocks: "too many objects",
 	-13: "unknown", -1000257000: "invalid address",
 }
 
-// resultError is the error of a call that failed.
+// resultError returns the error of a failed call: device.ErrLost, or ErrMemory or ErrUnsupported with the call's name.
 func resultError(call string, result int32) error {
 	word, known := resultWords[result]
 	if !known {
@@ -93,11 +94,10 @@ func resultError(call string, result int32) error {
 	return diag.Unsupportedf("%s: %s", call, word)
 }
 
-// inject, where not nil, is asked before each call that can fail, and may have it fail: for tests.
+// inject, for tests, is called before each call that can fail, if it is not nil, and can replace the call by a result.
 var inject func(call string) (result int32, fails bool)
 
-// call calls a function that gives a result. An error of another kind than device.ErrLost and errTimeout is a
-// *diag.Error.
+// call calls a function that returns a result. The error is device.ErrLost, errTimeout or a *diag.Error.
 func call(name string, function uintptr, args ...uintptr) error {
 	result, fails := int32(0), false
 	if inject != nil {
@@ -113,7 +113,7 @@ func call(name string, function uintptr, args ...uintptr) error {
 	switch {
 	case result == timeout:
 		return errTimeout
-	case result < 0: // others greater than 0 are kinds of success
+	case result < 0: // other positive results are kinds of success
 		return resultError(name, result)
 	}
 	return nil
@@ -121,22 +121,22 @@ func call(name string, function uintptr, args ...uintptr) error {
 
 var errTimeout = errors.New("timeout")
 
-// do calls a function without a result.
+// do calls a function without an error result, and returns the value that it returns.
 func do(function uintptr, args ...uintptr) uintptr {
 	r, _, _ := purego.SyscallN(function, args...)
 	return r
 }
 
-// pins keep what a call reads in its place.
+// pins pins the memory that a call reads and writes.
 type pins struct{ runtime.Pinner }
 
-// at pins what p points to, and is its address.
+// at pins a variable, and returns its address.
 func at[T any](p *pins, x *T) uintptr {
 	p.Pin(x)
 	return uintptr(unsafe.Pointer(x))
 }
 
-// list pins a slice, and is the address of its first element; 0 if there is none.
+// list pins a slice, and returns the address of its first element; 0 for an empty slice.
 func list[T any](p *pins, x []T) uintptr {
 	if len(x) == 0 {
 		return 0
@@ -145,5 +145,5 @@ func list[T any](p *pins, x []T) uintptr {
 	return uintptr(unsafe.Pointer(&x[0]))
 }
 
-// text pins a string that ends with a zero byte.
-func text(p *pins, s string) uintptr { return list(p, append([]byte(s), 0)) }
+// pinString returns the address of a pinned copy of a string, with a zero byte at its end.
+func pinString(p *pins, s string) uintptr { return list(p, append([]byte(s), 0)) }

@@ -10,21 +10,21 @@ import (
 	"github.com/weirml/weir/internal/mem"
 )
 
-// memory is a buffer with memory of its own.
+// memory is a buffer with its own allocation.
 type memory struct {
 	device  *Device
-	bytes   int64
-	taken   int64
+	bytes   int64 // requested
+	taken   int64 // allocated
 	buffer  uint64
 	memory  uint64
 	address uint64
-	mapped  unsafe.Pointer // where the host sees it; nil if it does not
+	mapped  unsafe.Pointer // the host's address; nil if the host cannot access it
 	cached  bool           // the host reads it quickly
-	queues  bool
-	counted bool
+	queues  bool           // it is a queue's
+	counted bool           // in the device's usage
 }
 
-// Allocate takes memory of the device's own, which the host sees too where the device has memory of that kind.
+// Allocate allocates the device's own memory, which the host can also access if the device has such memory.
 func (d *Device) Allocate(label string, bytes int64) (device.Memory, error) {
 	m, err := d.allocate(label, bytes, false)
 	if err != nil {
@@ -33,7 +33,7 @@ func (d *Device) Allocate(label string, bytes int64) (device.Memory, error) {
 	return m, nil
 }
 
-// allocate takes memory; what queues need the host must see.
+// allocate allocates memory; that of queues is accessible to the host.
 func (d *Device) allocate(label string, bytes int64, queues bool) (m *memory, err error) {
 	if bytes < 0 {
 		return nil, diag.Internalf("%d bytes for %s", bytes, label)
@@ -90,7 +90,7 @@ func (d *Device) allocate(label string, bytes int64, queues bool) (m *memory, er
 	return m, nil
 }
 
-// refused adds to an error what was asked for.
+// refused adds the request to an error.
 func refused(err error, label string, bytes int64) error {
 	if e, ok := err.(*diag.Error); ok {
 		e.Detail = mem.FormatBytes(bytes) + " for " + label + ": " + e.Detail
@@ -98,14 +98,14 @@ func refused(err error, label string, bytes int64) error {
 	return err
 }
 
-// most is the largest block that the device gives.
+// most returns the largest size of a block.
 func (d *Device) most() int64 {
 	return int64(min(d.physical.mostBlock, uint64(d.physical.info.Bytes)))
 }
 
-// memoryType chooses a type of memory, of those allowed: the device's own, that the host sees too if there is as much
-// of it. What queues need the host must see, and reads. The flags are those of the type; what the host sees without
-// being coherent it does not use.
+// memoryType chooses one of the allowed types of memory: the device's own, preferably one that the host can access if
+// there is enough of it; for queues, one that the host can access, preferably cached. flags are those of the type,
+// without access by the host if it is not coherent. found is false if there is none.
 func (d *Device) memoryType(allowed uint32, queues bool) (index, flags uint32, found bool) {
 	const seen = propertyVisible | propertyCoherent
 	want := []uint32{propertyDeviceLocal | seen | propertyCached, propertyDeviceLocal | seen, propertyDeviceLocal, seen}
@@ -120,7 +120,7 @@ func (d *Device) memoryType(allowed uint32, queues bool) (index, flags uint32, f
 				continue
 			}
 			window := !queues && w != seen && int64(min(props.heaps[t.heap%mostHeaps].size, 1<<62)) < d.physical.info.Bytes/2
-			if window { // of a device's own memory, most of which the host does not see
+			if window { // a small heap through which the host accesses a fraction of the device's memory
 				continue
 			}
 			if flags = t.flags; flags&seen != seen || d.hidden && !queues {
@@ -132,13 +132,13 @@ func (d *Device) memoryType(allowed uint32, queues bool) (index, flags uint32, f
 	return 0, 0, false
 }
 
-// Address is of the first byte, for kernels.
+// Address returns the device address of the first byte.
 func (m *memory) Address() uint64 { return m.address }
 
-// Bytes is the size that was asked for.
+// Bytes returns the requested size.
 func (m *memory) Bytes() int64 { return m.bytes }
 
-// Close gives the memory back. Nothing may be under way that uses it.
+// Close frees the memory, which no unfinished command may use.
 func (m *memory) Close() error {
 	d := m.device
 	d.destroy("vkDestroyBuffer", m.buffer)
@@ -150,12 +150,12 @@ func (m *memory) Close() error {
 	return nil
 }
 
-// host is bytes as the host sees them.
+// host returns bytes of memory that the host can access.
 func (m *memory) host(from, bytes int64) []byte {
 	return unsafe.Slice((*byte)(unsafe.Add(m.mapped, from)), bytes)
 }
 
-// inside checks a range of the memory.
+// inside returns an internal error for a range that is not inside the memory.
 func (m *memory) inside(from, bytes int64) error {
 	if from < 0 || bytes < 0 || bytes > m.bytes-from {
 		return diag.Internalf("%d bytes at %d of a device's block of %d", bytes, from, m.bytes)

@@ -4,11 +4,11 @@ package vulkan
 
 import "github.com/ebitengine/purego"
 
-// libraryNames are the loader's, the best first.
+// libraryNames are the names of the loader, in the order in which they are tried.
 var libraryNames = []string{"libvulkan.so.1", "libvulkan.so", "libvulkan.1.dylib", "libvulkan.dylib",
 	"libMoltenVK.dylib"}
 
-// openLibrary loads a library, and is the address of vkGetInstanceProcAddr in it.
+// openLibrary loads a library, and returns the address of its vkGetInstanceProcAddr.
 func openLibrary(name string) (uintptr, error) {
 	handle, err := purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_LOCAL)
 	if err != nil {

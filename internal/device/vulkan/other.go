@@ -10,7 +10,7 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// Kind is Vulkan as a kind of device, of which this system has none.
+// Kind returns Vulkan as a kind of device, of which this system has none.
 func Kind() device.Kind {
 	none := diag.Unsupportedf("Vulkan on %s/%s", runtime.GOOS, runtime.GOARCH)
 	return device.Kind{

@@ -10,9 +10,9 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// probe is the kernel that fuses runs: of x it adds x[0]·x[1] to y[0].
+// probe is the kernel that fuses runs: it adds x[0]·x[1] to y[0].
 type probe struct {
-	target.Blocks // of which a launch asks for no more than the methods below
+	target.Blocks // nil: a launch calls only the methods below
 }
 
 func (probe) Name() string                 { return "probe" }
@@ -22,9 +22,9 @@ func (probe) Binary() *target.Binary {
 	return &target.Binary{Words: probeWords, Entries: []target.Entry{{Name: "part0", Threads: 1}}}
 }
 
-// fuses reports whether the device's instruction for a product and a sum rounds once. Vulkan leaves that open, and it
-// cannot be asked for: the instruction is given numbers whose product rounded is less the sum, so that nothing is left
-// if it rounds twice.
+// fuses reports whether the device's instruction for a product and a sum rounds once, which Vulkan leaves open and does
+// not report. It runs the instruction on numbers whose rounded product is the negated summand: the result is 0 if it
+// rounds twice.
 func (d *Device) fuses() (fused bool, err error) {
 	loaded, err := d.Load(probe{})
 	if err != nil {

@@ -16,9 +16,9 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the words of the kernel that probes a device anew")
+var rewrite = flag.Bool("rewrite", false, "rewrite the words of the kernel that probes a device")
 
-// TestProbe: the words of the kernel are those that the code generator writes, for what every device has.
+// TestProbe: probeWords are the words that the code generator writes for the features that every device has.
 func TestProbe(t *testing.T) {
 	k, err := loop.ParseKernel(`kernel @probe(%x: f32[2, 1] read, %y: f32[1, 1] update) dims() {
 	  contract %y[r, c] += %x[k, r] * %x[1 - k, c] for r < 1, c < 1, k < 1
@@ -43,7 +43,7 @@ func TestProbe(t *testing.T) {
 	}
 	var out bytes.Buffer
 	fmt.Fprint(&out, "//go:build ((linux && !android) || (darwin && !ios) || windows) && (amd64 || arm64)\n\npackage "+
-		"vulkan\n\n// probeWords is the module of probe, which TestProbe writes.\nvar probeWords = []uint32{")
+		"vulkan\n\n// probeWords is the module of probe; TestProbe writes it.\nvar probeWords = []uint32{")
 	for i, w := range words {
 		if i%16 == 0 {
 			fmt.Fprint(&out, "\n\t")

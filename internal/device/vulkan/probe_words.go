@@ -2,7 +2,7 @@
 
 package vulkan
 
-// probeWords is the module of probe, which TestProbe writes.
+// probeWords is the module of probe; TestProbe writes it.
 var probeWords = []uint32{
 	119734787, 66816, 0, 147, 0, 131089, 1, 131089, 5347, 589834, 1599492179, 1599227979, 1937336432, 1818321769,
 	1869902687, 1701273970,

@@ -17,20 +17,20 @@ import (
 
 const reportBytes = 32
 
-// queue is commands for the device, in order.
+// queue runs commands on the device, in order.
 type queue struct {
 	device    *Device
 	semaphore uint64
-	value     uint64 // of the semaphore, when all that was submitted has ended
+	value     uint64 // of the semaphore after all submitted batches have run
 	batches   [batches]batch
-	current   int // the batch that records, or will next
-	enough    int // commands of it, which is submitted then
+	current   int // the batch that records now or next
+	enough    int // the number of commands after which it is submitted
 	arguments *memory
 	staging   *memory // nil until it is needed
-	grid      []int64 // of the launch under way
-	failed    error   // what everything returns until Wait does
+	grid      []int64 // of the present launch
+	failed    error   // all methods return it until Wait has returned it
 
-	// What calls that record are given. It is part of the queue so that a launch allocates nothing.
+	// Memory for the arguments of recording calls, so that a launch allocates nothing.
 	pins     pins
 	barrier  memoryBarrier
 	argument uint64 // address of an argument block
@@ -38,7 +38,7 @@ type queue struct {
 	args     [10]uintptr
 }
 
-// NewQueue makes a queue.
+// NewQueue creates a queue.
 func (d *Device) NewQueue() (device.Queue, error) {
 	q, err := d.newQueue()
 	if err != nil {
@@ -57,7 +57,7 @@ func (d *Device) newQueue() (q *queue, err error) {
 		}
 	}()
 	for i := range q.batches {
-		if err := q.batches[i].make(d); err != nil {
+		if err := q.batches[i].create(d); err != nil {
 			return q, err
 		}
 	}
@@ -72,7 +72,7 @@ func (d *Device) newQueue() (q *queue, err error) {
 	return q, err
 }
 
-// keep has Wait return an error too, and everything before it.
+// keep returns an error, and makes all methods return it until Wait has returned it.
 func (q *queue) keep(err error) error {
 	if q.failed == nil {
 		q.failed = err
@@ -80,7 +80,7 @@ func (q *queue) keep(err error) error {
 	return err
 }
 
-// broken is why the queue takes nothing more.
+// broken returns the error because of which the queue takes no commands; nil if it takes them.
 func (q *queue) broken() error {
 	if q.failed == nil && q.device.Lost() {
 		return device.ErrLost
@@ -89,11 +89,11 @@ func (q *queue) broken() error {
 }
 
 // Launch records the dispatches of a kernel's entries.
-func (q *queue) Launch(what device.Kernel, operands []uint64, dims []int64, scratch uint64) error {
+func (q *queue) Launch(loaded device.Kernel, operands []uint64, dims []int64, scratch uint64) error {
 	if err := q.broken(); err != nil {
 		return err
 	}
-	k := what.(*kernel)
+	k := loaded.(*kernel)
 	if k.pipelines == nil || len(k.list) != len(k.code.Binary().Entries) {
 		return diag.New(diag.ErrClosed, "kernel @%s is closed", k.code.Name())
 	}
@@ -109,10 +109,10 @@ func (q *queue) Launch(what device.Kernel, operands []uint64, dims []int64, scra
 	}
 	for _, blocks := range q.grid {
 		if blocks > target.RowBlocks*math.MaxUint16 {
-			return diag.Inputf("kernel @%s: %d blocks are too many for a device", k.code.Name(), blocks)
+			return diag.Inputf("kernel @%s: a device cannot run %d blocks", k.code.Name(), blocks)
 		}
 	}
-	b, err := q.room(need, 0)
+	b, err := q.batchFor(need, 0)
 	if err != nil {
 		return q.keep(err)
 	}
@@ -140,7 +140,7 @@ func (q *queue) Launch(what device.Kernel, operands []uint64, dims []int64, scra
 	return nil
 }
 
-// dispatch records an argument block's dispatches, with the grid that was found.
+// dispatch records the dispatches of a launch with an argument block, with the blocks in q.grid.
 func (q *queue) dispatch(b *batch, k *kernel, address uint64) {
 	d := q.device
 	q.argument = address
@@ -157,14 +157,14 @@ func (q *queue) dispatch(b *batch, k *kernel, address uint64) {
 	}
 }
 
-// record calls a function that adds to commands, whose arguments are pinned until then.
+// record calls a function that records a command, and then unpins the arguments.
 func (q *queue) record(function uintptr, args ...uintptr) {
 	n := copy(q.args[:], args)
 	do(function, q.args[:n]...)
 	q.pins.Unpin()
 }
 
-// Upload copies bytes to the device.
+// Upload copies bytes to the device; from may change after it returns.
 func (q *queue) Upload(what device.Memory, at int64, from []byte) error {
 	if err := q.broken(); err != nil {
 		return err
@@ -181,23 +181,23 @@ func (q *queue) Upload(what device.Memory, at int64, from []byte) error {
 	}
 	for done := int64(0); done < int64(len(from)); {
 		n := min(batchStaging, int64(len(from))-done)
-		b, place, err := q.stage(n)
+		b, offset, err := q.stage(n)
 		if err != nil {
 			return q.keep(err)
 		}
 		if err := mem.CatchFaults(func() error {
-			mem.Move(q.staging.host(place, n), from[done:done+n])
+			mem.Move(q.staging.host(offset, n), from[done:done+n])
 			return nil
 		}); err != nil {
 			return err
 		}
-		q.copyBytes(b, to, at+done, q.staging, place, n)
+		q.copyBytes(b, to, at+done, q.staging, offset, n)
 		done += n
 	}
 	return nil
 }
 
-// Download copies bytes from the device.
+// Download copies bytes from the device, after all earlier commands.
 func (q *queue) Download(to []byte, what device.Memory, at int64) error {
 	if err := q.broken(); err != nil {
 		return err
@@ -215,13 +215,13 @@ func (q *queue) Download(to []byte, what device.Memory, at int64) error {
 	}
 	for done := int64(0); done < int64(len(to)); {
 		n := min(batchStaging, int64(len(to))-done)
-		b, place, err := q.stage(n)
+		b, offset, err := q.stage(n)
 		if err != nil {
 			q.drop()
 			return q.keep(err)
 		}
-		q.copyBytes(b, q.staging, place, from, at+done, n)
-		b.arrivals = append(b.arrivals, arrival{to[done : done+n], place})
+		q.copyBytes(b, q.staging, offset, from, at+done, n)
+		b.arrivals = append(b.arrivals, arrival{to[done : done+n], offset})
 		done += n
 	}
 	if err := q.finish(); err != nil {
@@ -230,7 +230,7 @@ func (q *queue) Download(to []byte, what device.Memory, at int64) error {
 	return nil
 }
 
-// drop has nothing arrive any more: to whom it belongs has been told of an error.
+// drop cancels all arrivals, whose caller gets an error.
 func (q *queue) drop() {
 	for i := range q.batches {
 		b := &q.batches[i]
@@ -239,19 +239,20 @@ func (q *queue) drop() {
 	}
 }
 
-// stage finds bytes of staging memory, at most a batch's, and the batch in which they may be used.
-func (q *queue) stage(bytes int64) (b *batch, place int64, err error) {
+// stage reserves bytes of staging, at most those of one batch, and returns the batch in which they may be used, and
+// their offset.
+func (q *queue) stage(bytes int64) (b *batch, offset int64, err error) {
 	if q.staging == nil {
 		if q.staging, err = q.device.allocate("copies between host and device", stagingBytes, true); err != nil {
 			return nil, 0, err
 		}
 	}
-	if b, err = q.room(0, bytes); err != nil {
+	if b, err = q.batchFor(0, bytes); err != nil {
 		return nil, 0, err
 	}
-	place = int64(q.current)*batchStaging + b.staged
+	offset = int64(q.current)*batchStaging + b.staged
 	b.staged += bytes
-	return b, place, nil
+	return b, offset, nil
 }
 
 // Copy records a copy within the device.
@@ -266,7 +267,7 @@ func (q *queue) Copy(toWhat device.Memory, at int64, fromWhat device.Memory, beg
 	if err := from.inside(begin, bytes); err != nil || bytes == 0 {
 		return err
 	}
-	b, err := q.room(0, 0)
+	b, err := q.batchFor(0, 0)
 	if err != nil {
 		return q.keep(err)
 	}
@@ -282,7 +283,7 @@ func (q *queue) copyBytes(b *batch, to *memory, toAt int64, from *memory, fromAt
 	b.count++
 }
 
-// Wait waits for all that was given to the queue.
+// Wait waits until all commands have run. It returns the first error since the last Wait, or else that of the context.
 func (q *queue) Wait(ctx context.Context) error {
 	if q.failed == errClosed {
 		return errClosed
@@ -301,7 +302,7 @@ func (q *queue) Wait(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Bytes is what the queue has asked of the device's memory.
+// Bytes returns the bytes of device memory that the queue has allocated.
 func (q *queue) Bytes() (bytes int64) {
 	for _, m := range []*memory{q.arguments, q.staging} {
 		if m != nil {
@@ -311,9 +312,9 @@ func (q *queue) Bytes() (bytes int64) {
 	return bytes
 }
 
-// Close waits for what is under way, and gives everything back.
+// Close waits until all commands have run, and frees the queue's objects.
 func (q *queue) Close() error {
-	_ = q.finish() // its error is one of Wait's, which nobody asked for
+	_ = q.finish() // only Wait returns errors of commands
 	q.release()
 	return nil
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// TestLaunches runs kernels one after the other, more than the batches have room for, over sizes that fill no block:
-// each sees what those before it wrote.
+// TestLaunches runs more kernels than all batches hold, on sizes that are no multiples of a block: each sees the writes
+// of earlier ones.
 func TestLaunches(t *testing.T) {
 	both(t, func(t *testing.T, d *Device) {
 		b := newBench(t, d)
@@ -43,8 +43,8 @@ func TestLaunches(t *testing.T) {
 	})
 }
 
-// TestArguments launches with so many operands that few launches fill a batch's arguments: the argument blocks of
-// launches under way are not written over.
+// TestArguments launches kernels with so many dimensions that few launches fill a batch's arguments: the argument
+// blocks of unfinished launches are not overwritten.
 func TestArguments(t *testing.T) {
 	b := newBench(t, open(t))
 	step := b.load(stepKernel())
@@ -71,7 +71,7 @@ func TestArguments(t *testing.T) {
 	}
 	if err := b.queue.Launch(step, make([]uint64, 1), make([]int64, batchArgument/8), 0); !errors.Is(err,
 		diag.ErrInternal) {
-		t.Errorf("more arguments than there is room for: %v", err)
+		t.Errorf("more arguments than a batch holds: %v", err)
 	}
 	b.wait()
 }
@@ -93,17 +93,17 @@ func TestRows(t *testing.T) {
 		t.Errorf("more blocks than a grid has: %v", err)
 	}
 	if err := b.queue.Launch(step, []uint64{x.Address()}, []int64{-1, 1}, 0); !errors.Is(err, diag.ErrInput) {
-		t.Errorf("a grid that there is not: %v", err)
+		t.Errorf("a negative number of elements: %v", err)
 	}
 	b.wait()
 }
 
-// TestCopies copies pieces between memories and the host, beside one another and between launches.
+// TestCopies copies ranges between device memories and the host, between launches, and tries ranges beyond the memory.
 func TestCopies(t *testing.T) {
 	both(t, func(t *testing.T, d *Device) {
 		b := newBench(t, d)
 		step := b.load(stepKernel())
-		const count = 3*stagingBytes/4 + 123 // several times through all of staging
+		const count = 3*stagingBytes/4 + 123 // uses all of staging several times
 		in := words(count, 9)
 		x, y := b.put(in), b.allocate(4*count)
 		must(t, b.queue.Launch(step, []uint64{x.Address()}, []int64{count, 1}, 0))
@@ -126,7 +126,7 @@ func TestCopies(t *testing.T) {
 		must(t, b.queue.Download(bytesOfWords(piece), x, 4*8))
 		same(t, piece, []uint32{in[8], in[9], stepped(in[10], 1), stepped(in[11], 1), stepped(in[12], 1)})
 
-		// Bytes that are no whole words.
+		// Bytes that are not aligned to words.
 		odd := []byte("an odd number of bytes!")
 		must(t, b.queue.Upload(y, 3, odd))
 		must(t, b.queue.Copy(x, 1, y, 3, int64(len(odd))))
@@ -154,7 +154,7 @@ func TestCopies(t *testing.T) {
 	})
 }
 
-// TestNothing has memory without bytes, and launches and copies of nothing.
+// TestNothing: memory without bytes, launches of no blocks and copies of no bytes work.
 func TestNothing(t *testing.T) {
 	both(t, func(t *testing.T, d *Device) {
 		b := newBench(t, d)
@@ -172,11 +172,11 @@ func TestNothing(t *testing.T) {
 		q, err := d.NewQueue()
 		must(t, err)
 		must(t, q.Launch(step, []uint64{x.Address()}, []int64{0, 1}, 0))
-		must(t, q.Close()) // with a launch that nobody has waited for
+		must(t, q.Close()) // after a launch without a Wait
 	})
 }
 
-// TestTooMuch asks for more memory than the device has.
+// TestTooMuch: requests for more memory than the device has are ErrMemory, and leave nothing allocated.
 func TestTooMuch(t *testing.T) {
 	d := open(t)
 	before := d.Usage()
@@ -190,11 +190,11 @@ func TestTooMuch(t *testing.T) {
 		t.Errorf("-1 bytes: %v", err)
 	}
 	if u := d.Usage(); u.Memory != before.Memory || u.Blocks != before.Blocks || u.Rounded != before.Rounded {
-		t.Errorf("%+v is taken, and %+v was", u, before)
+		t.Errorf("the usage is %+v, and was %+v", u, before)
 	}
 }
 
-// TestUsage counts what is asked of the driver.
+// TestUsage: Usage counts the memory that is requested from the driver.
 func TestUsage(t *testing.T) {
 	both(t, func(t *testing.T, d *Device) {
 		before := d.Usage()
@@ -208,25 +208,26 @@ func TestUsage(t *testing.T) {
 		u := d.Usage()
 		if u.Memory-before.Memory != 1002 || u.Queues-before.Queues > d.QueueBytes() || u.Blocks <= before.Blocks ||
 			u.Rounded-before.Rounded < 63 {
-			t.Errorf("%+v, after %+v, and a queue takes %d", u, before, d.QueueBytes())
+			t.Errorf("the usage is %+v after %+v, and a queue takes at most %d", u, before, d.QueueBytes())
 		}
 		if d.hidden && u.Queues-before.Queues != d.QueueBytes() {
-			t.Errorf("a queue takes %d, of %d", u.Queues-before.Queues, d.QueueBytes())
+			t.Errorf("a queue takes %d, not %d", u.Queues-before.Queues, d.QueueBytes())
 		}
 		must(t, q.Close())
 		must(t, m.Close())
 		must(t, small.Close())
 		after := d.Usage()
 		if after.Most < u.Memory+u.Queues+u.Rounded {
-			t.Errorf("at most %d, and there were more", after.Most)
+			t.Errorf("the most is %d, and there were more", after.Most)
 		}
 		if after.Most = before.Most; after != before {
-			t.Errorf("%+v is left, of %+v", after, before)
+			t.Errorf("the usage is %+v, and was %+v", after, before)
 		}
 	})
 }
 
-// TestChecks has values fail their checks: the first that does is told, once, and the queue works afterwards.
+// TestChecks: the error of the first value that fails its check is returned, by Wait or by an earlier method, and the
+// queue works afterwards.
 func TestChecks(t *testing.T) {
 	both(t, func(t *testing.T, d *Device) {
 		b := newBench(t, d)
@@ -239,35 +240,35 @@ func TestChecks(t *testing.T) {
 		b.wait()
 		must(t, launch(5))
 		must(t, launch(4))
-		told := func(err error) {
+		failed := func(err error) {
 			t.Helper()
 			if !errors.Is(err, diag.ErrInput) || !strings.Contains(err.Error(), "check 1: 5 is not in [0, 4]") {
 				t.Errorf("the first check's error is %v", err)
 			}
 		}
-		told(b.queue.Wait(t.Context()))
+		failed(b.queue.Wait(t.Context()))
 		b.wait()
 
-		// Launches that come long after find out, and Download does not hand on what is wrong.
+		// Much later launches return the error, and Download does not return wrong results.
 		must(t, launch(5))
 		var err error
 		for i := 0; err == nil && i < 10*batches*manyCommands; i++ {
 			err = b.queue.Launch(step, []uint64{x.Address()}, []int64{0, 1}, 0)
 		}
-		told(err)
-		told(b.queue.Download(make([]byte, 4), x, 0))
-		told(b.queue.Wait(t.Context()))
+		failed(err)
+		failed(b.queue.Download(make([]byte, 4), x, 0))
+		failed(b.queue.Wait(t.Context()))
 		must(t, launch(5))
-		told(b.queue.Download(make([]byte, 4), x, 0))
-		told(b.queue.Upload(x, 0, make([]byte, 4)))
-		told(b.queue.Copy(x, 0, x, 4, 4))
-		told(b.queue.Wait(t.Context()))
+		failed(b.queue.Download(make([]byte, 4), x, 0))
+		failed(b.queue.Upload(x, 0, make([]byte, 4)))
+		failed(b.queue.Copy(x, 0, x, 4, 4))
+		failed(b.queue.Wait(t.Context()))
 		same(t, b.get(x), in)
 		b.wait()
 	})
 }
 
-// TestContext finds that Wait ends with the device's work, not before, and tells that the context has ended.
+// TestContext: Wait returns the error of a cancelled context, but only after the device has finished.
 func TestContext(t *testing.T) {
 	b := newBench(t, open(t))
 	step := b.load(stepKernel())
@@ -278,7 +279,7 @@ func TestContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := b.queue.Wait(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("the context has ended, and Wait says %v", err)
+		t.Errorf("the context is cancelled, and Wait returns %v", err)
 	}
 	for i := range in {
 		in[i] = stepped(in[i], rounds)
@@ -287,7 +288,7 @@ func TestContext(t *testing.T) {
 	b.wait()
 }
 
-// TestAgain has the wait for a batch end early, as it does when the device works for longer than one wait takes.
+// TestAgain: Wait continues after waits that time out, as they do if the device works longer than one wait.
 func TestAgain(t *testing.T) {
 	b := newBench(t, open(t))
 	step := b.load(stepKernel())
@@ -308,7 +309,8 @@ func TestAgain(t *testing.T) {
 	}
 }
 
-// TestFlat launches 10,000 times, with collections beside it: neither the process nor the device takes more.
+// TestFlat: during 10,000 launches, with concurrent garbage collections, the memory of the process and of the device
+// does not grow.
 func TestFlat(t *testing.T) {
 	d := open(t)
 	b := newBench(t, d)
@@ -342,7 +344,7 @@ func TestFlat(t *testing.T) {
 	some(10000)
 	t.Logf("%.1f µs a launch", float64(time.Since(begun).Microseconds())/10000)
 	if after := d.Usage(); after != taken {
-		t.Errorf("%+v is taken, and %+v was", after, taken)
+		t.Errorf("the usage is %+v, and was %+v", after, taken)
 	}
 	if grown := residentBytes(t) - resident; resident > 0 && grown > 8<<20 {
 		t.Errorf("the process has %d bytes more", grown)
@@ -353,7 +355,7 @@ func TestFlat(t *testing.T) {
 	same(t, b.get(x), in)
 }
 
-// residentBytes is what the process has in memory; 0 if the system does not tell.
+// residentBytes returns the process's resident memory; 0 if the system does not report it.
 func residentBytes(t testing.TB) (n int64) {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -366,7 +368,7 @@ func residentBytes(t testing.TB) (n int64) {
 	return n << 10
 }
 
-// TestGoroutines has many goroutines with a queue each, which take memory, load kernels and run them at once.
+// TestGoroutines: many goroutines, each with a queue, concurrently allocate memory, load kernels and run them.
 func TestGoroutines(t *testing.T) {
 	both(t, func(t *testing.T, d *Device) {
 		before := d.Usage()
@@ -377,12 +379,12 @@ func TestGoroutines(t *testing.T) {
 		must(t, all.Wait())
 		after := d.Usage()
 		if after.Most = before.Most; after != before {
-			t.Errorf("%+v is left, of %+v", after, before)
+			t.Errorf("the usage is %+v, and was %+v", after, before)
 		}
 	})
 }
 
-// use runs a kernel many times over memory of its own.
+// use runs a kernel many times with its own queue and memory, and returns an error if a result is wrong.
 func use(d *Device, seed uint32) (err error) {
 	q, err := d.NewQueue()
 	if err != nil {
@@ -423,7 +425,7 @@ func use(d *Device, seed uint32) (err error) {
 	return nil
 }
 
-// TestTwoQueues hands memory from one queue to another, which has waited for it.
+// TestTwoQueues: a queue sees the writes of another after that one's Wait.
 func TestTwoQueues(t *testing.T) {
 	both(t, func(t *testing.T, d *Device) {
 		b := newBench(t, d)
@@ -454,16 +456,16 @@ func TestTwoQueues(t *testing.T) {
 	})
 }
 
-// TestRefusedKernels loads kernels that take more than the device has.
+// TestRefusedKernels: kernels that exceed the device's limits, and code that is not SPIR-V, are internal errors.
 func TestRefusedKernels(t *testing.T) {
 	d := open(t)
 	limits := d.Machine().Limits
 	for name, change := range map[string]func(w *written){
-		"too many threads":      func(w *written) { w.binary.Entries[0].Threads = limits.Invocations + 1 },
-		"no threads":            func(w *written) { w.binary.Entries[0].Threads = 0 },
-		"too much is shared":    func(w *written) { w.binary.Entries[0].Shared = limits.Shared + 1 },
-		"no code":               func(w *written) { w.binary.Words = nil },
-		"something else's code": func(w *written) { w.binary.Words = words(100, 1) },
+		"too many threads": func(w *written) { w.binary.Entries[0].Threads = limits.Invocations + 1 },
+		"no threads":       func(w *written) { w.binary.Entries[0].Threads = 0 },
+		"too much shared":  func(w *written) { w.binary.Entries[0].Shared = limits.Shared + 1 },
+		"no code":          func(w *written) { w.binary.Words = nil },
+		"no SPIR-V":        func(w *written) { w.binary.Words = words(100, 1) },
 	} {
 		w := stepKernel()
 		change(w)
@@ -473,7 +475,7 @@ func TestRefusedKernels(t *testing.T) {
 	}
 }
 
-// TestList lists the devices.
+// TestList: usable devices have at least the limits that Vulkan guarantees.
 func TestList(t *testing.T) {
 	d := open(t)
 	list, err := List()
@@ -487,13 +489,13 @@ func TestList(t *testing.T) {
 			m.Limits.Subgroup < 1 || i.Why != "" {
 			t.Logf("%+v", i)
 			if i.Why == "" {
-				t.Error("a device that can be used has less than Vulkan promises")
+				t.Error("a usable device has less than Vulkan guarantees")
 			}
 		}
 	}
 }
 
-// BenchmarkLaunch launches a kernel of one block, without the validation layer.
+// BenchmarkLaunch measures the time of a launch of one block, without the validation layer.
 func BenchmarkLaunch(b *testing.B) {
 	open(b)
 	d, err := Open(0, Options{})

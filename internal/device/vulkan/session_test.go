@@ -17,7 +17,7 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// mirrored is what the kernel mirror makes of words.
+// mirrored returns the result of the kernel mirror for words.
 func mirrored(x []uint32) []uint32 {
 	out := slices.Clone(x)
 	slices.Reverse(out)
@@ -33,8 +33,7 @@ func mirrored(x []uint32) []uint32 {
 	return out
 }
 
-// session is a whole use of a device: it is opened, runs kernels over memory, and is closed. Whatever fails, it gives
-// back what it took.
+// session opens a device, runs kernels and copies, compares results, and closes everything, also after an error.
 func session(t testing.TB, folder string, hidden bool) (err error) {
 	var closers []func() error
 	defer func() {
@@ -49,7 +48,7 @@ func session(t testing.TB, folder string, hidden bool) (err error) {
 	d.hidden = hidden
 	closers = append(closers, d.Close, func() error {
 		if u := d.Usage(); u.Memory != 0 || u.Queues != 0 || u.Rounded != 0 || u.Blocks != 0 {
-			t.Errorf("not given back: %+v", u)
+			t.Errorf("not freed: %+v", u)
 		}
 		return nil
 	})
@@ -103,7 +102,7 @@ func session(t testing.TB, folder string, hidden bool) (err error) {
 	return q.Wait(context.Background())
 }
 
-// failing has one call of Vulkan fail, the at-th, and counts them.
+// failing makes the at-th call of Vulkan fail with a result, and records all calls.
 type failing struct {
 	sync.Mutex
 	at     int
@@ -118,7 +117,8 @@ func (f *failing) inject(call string) (int32, bool) {
 	return f.result, len(f.calls) == f.at
 }
 
-// failAt runs something with a call that fails, and is that call's name; "" if there were not so many.
+// failAt calls run with the at-th call of Vulkan failing. It returns that call's name, or "" if there were fewer calls,
+// all calls, and run's error.
 func failAt(at int, result int32, run func() error) (call string, calls []string, err error) {
 	f := failing{at: at, result: result}
 	inject = f.inject
@@ -130,7 +130,7 @@ func failAt(at int, result int32, run func() error) (call string, calls []string
 	return call, f.calls, err
 }
 
-// TestSession runs a session.
+// TestSession: a session has no errors, with and without access to device memory by the host.
 func TestSession(t *testing.T) {
 	open(t)
 	for _, hidden := range []bool{false, true} {
@@ -141,8 +141,8 @@ func TestSession(t *testing.T) {
 	silent(t)
 }
 
-// TestEveryCallFails has each call of a session fail in turn, in the ways in which drivers fail. The error says which
-// kind it is, nothing stays taken, the validation layer has nothing to say, and the next session works.
+// TestEveryCallFails makes each call of a session fail in turn, in the ways in which drivers fail. The error has the
+// right kind, everything is freed, the validation layer has no messages, and the next session works.
 func TestEveryCallFails(t *testing.T) {
 	open(t)
 	for _, row := range []struct {
@@ -162,12 +162,12 @@ func TestEveryCallFails(t *testing.T) {
 			}
 			switch {
 			case err == nil && call == "vkWaitSemaphores" && row.result != lost: // the queue waits in another way
-			case err == nil && call == "vkQueueWaitIdle": // the device has nothing to do when it is closed
+			case err == nil && call == "vkQueueWaitIdle": // the device is idle when it is closed
 			case !errors.Is(err, row.kind):
 				t.Errorf("%s fails with %s: %v", call, resultWords[row.result], err)
 			}
 			for _, m := range Messages() {
-				t.Errorf("%s fails with %s, and the validation layer says: %s", call, resultWords[row.result], m)
+				t.Errorf("%s fails with %s: the validation layer says: %s", call, resultWords[row.result], m)
 			}
 			if t.Failed() {
 				return
@@ -177,7 +177,8 @@ func TestEveryCallFails(t *testing.T) {
 	}
 }
 
-// TestLost finds that a device that is lost says so at once, gives everything back, and that a newly opened one works.
+// TestLost: after a device is lost, all methods return ErrLost without a call, everything can be freed, and a newly
+// opened device works.
 func TestLost(t *testing.T) {
 	d, err := fresh(t, Options{})
 	must(t, err)
@@ -193,10 +194,10 @@ func TestLost(t *testing.T) {
 	inject = func(call string) (int32, bool) { return lost, call == "vkQueueSubmit" }
 	defer func() { inject = nil }()
 	if err := q.Wait(t.Context()); !errors.Is(err, device.ErrLost) || !d.Lost() {
-		t.Fatalf("the device is lost, and Wait says %v", err)
+		t.Fatalf("the device is lost, and Wait returns %v", err)
 	}
 	inject = func(call string) (int32, bool) {
-		t.Errorf("%s is called of a device that is lost", call)
+		t.Errorf("%s is called after the device was lost", call)
 		return 0, false
 	}
 	for name, f := range map[string]func() error{
@@ -217,7 +218,7 @@ func TestLost(t *testing.T) {
 	must(t, k.Close())
 	must(t, m.Close())
 	if u := d.Usage(); u.Memory != 0 || u.Queues != 0 || u.Blocks != 0 {
-		t.Errorf("not given back: %+v", u)
+		t.Errorf("not freed: %+v", u)
 	}
 	must(t, d.Close())
 	inject = nil
@@ -225,11 +226,11 @@ func TestLost(t *testing.T) {
 	silent(t)
 }
 
-// TestValidation finds that the validation layer is asked: a wrong call, and an object that is not given back, are told
-// of. The silence of other tests says something then.
+// TestValidation: the validation layer reports a wrong call and an object that is not destroyed, so that its silence in
+// other tests means something.
 func TestValidation(t *testing.T) {
 	if open(t).messages == nil {
-		t.Skip("THE VALIDATION LAYER IS NOT INSTALLED (Debian: vulkan-validationlayers): wrong calls of Vulkan are not found")
+		t.Skip("THE VALIDATION LAYER IS NOT INSTALLED (Debian: vulkan-validationlayers): calls of Vulkan are not checked")
 	}
 	d, err := fresh(t, Options{})
 	must(t, err)
@@ -245,11 +246,11 @@ func TestValidation(t *testing.T) {
 	must(t, d.call("vkCreateBuffer", d.handle, at(&p, &info), 0, at(&p, &buffer)))
 	must(t, d.Close())
 	if said := strings.Join(Messages(), "\n"); !strings.Contains(said, "VUID-vkDestroyDevice-device-00378") {
-		t.Errorf("a buffer that is left: %q", said)
+		t.Errorf("a buffer that is not destroyed: %q", said)
 	}
 }
 
-// TestClosed uses what is closed, and closes it again.
+// TestClosed: closed kernels, memory and queues return errors when they are used, and can be closed again.
 func TestClosed(t *testing.T) {
 	d, err := fresh(t, Options{})
 	must(t, err)
@@ -288,13 +289,13 @@ func TestClosed(t *testing.T) {
 	silent(t)
 }
 
-// TestSessionsLeaveNothing has one session after the other: files that are open, and memory, are what they were.
+// TestSessionsLeaveNothing: after 20 sessions, the process has no more open files, and hardly more memory.
 func TestSessionsLeaveNothing(t *testing.T) {
 	open(t)
 	files := func() int {
 		list, err := os.ReadDir("/proc/self/fd")
 		if err != nil {
-			t.Skip("this system does not tell what a process has open")
+			t.Skip("this system does not list a process's open files")
 		}
 		return len(list)
 	}
@@ -314,7 +315,7 @@ func TestSessionsLeaveNothing(t *testing.T) {
 	silent(t)
 }
 
-// TestShared finds that users of a device share it, unless it is lost.
+// TestShared: users of a device share it, unless it is lost, and the last one closes it.
 func TestShared(t *testing.T) {
 	open(t)
 	kind := Kind()
@@ -347,7 +348,7 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// TestOpenErrors opens what is not there: the errors are typed, and say what would mend them.
+// TestOpenErrors: the errors of missing devices, drivers, layers and loaders are ErrUnsupported with a fix.
 func TestOpenErrors(t *testing.T) {
 	open(t)
 	fixed := func(what string, err error) {
@@ -380,8 +381,8 @@ func TestOpenErrors(t *testing.T) {
 	}
 }
 
-// TestPipelineFiles finds that the file of pipelines is written and read, and that whatever else lies there is as good
-// as nothing.
+// TestPipelineFiles: the file of pipelines is written and read; damaged files, files of other drivers, and folders that
+// cannot be written are ignored.
 func TestPipelineFiles(t *testing.T) {
 	open(t)
 	folder := t.TempDir()
@@ -390,7 +391,7 @@ func TestPipelineFiles(t *testing.T) {
 	if err != nil || len(files) != 1 {
 		t.Fatalf("%v %v", files, err)
 	}
-	whole, err := os.ReadFile(files[0])
+	intact, err := os.ReadFile(files[0])
 	must(t, err)
 	d, err := fresh(t, Options{Cache: folder})
 	must(t, err)
@@ -399,7 +400,7 @@ func TestPipelineFiles(t *testing.T) {
 	}
 	must(t, d.Close())
 	flipped := func(at int) []byte {
-		b := slices.Clone(whole)
+		b := slices.Clone(intact)
 		b[at] ^= 1
 		return b
 	}
@@ -410,9 +411,10 @@ func TestPipelineFiles(t *testing.T) {
 		return b
 	}
 	for name, b := range map[string][]byte{
-		"empty": {}, "cut": whole[:len(whole)/2], "cut in the head": whole[:20], "longer": append(slices.Clone(whole), 0),
+		"empty": {}, "cut": intact[:len(intact)/2], "cut in the head": intact[:20],
+		"longer":          append(slices.Clone(intact), 0),
 		"another version": flipped(0), "another sum": flipped(9),
-		"damaged": flipped(len(whole) - 1), "another device's": summed(12), "another driver's": summed(16),
+		"damaged": flipped(len(intact) - 1), "another device's": summed(12), "another driver's": summed(16),
 		"noise": bytesOfWords(words(1000, 3)),
 	} {
 		must(t, os.WriteFile(files[0], b, 0o600))

@@ -18,7 +18,7 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// The kernels of these tests are GLSL, so that what is wrong here is not the code generator's fault: see
+// The kernels of these tests are compiled from GLSL, so that failures are not the code generator's fault: see
 // testdata/make.sh.
 var (
 	//go:embed testdata/step.spv
@@ -29,13 +29,14 @@ var (
 	mirrorCode []byte
 )
 
-// written is a kernel that was written by hand. Its dimensions are a count of elements, and a number that each kernel
-// has a use for.
+// written is a kernel written by hand. Its dimensions are the number of elements, and a number that each kernel uses
+// differently.
 type written struct {
 	name   string
 	binary target.Binary
 }
 
+// write returns a kernel from SPIR-V bytes, with some entries.
 func write(name string, code []byte, entries ...string) *written {
 	w := &written{name: name}
 	for c := range slices.Chunk(code, 4) {
@@ -47,8 +48,8 @@ func write(name string, code []byte, entries ...string) *written {
 	return w
 }
 
-func stepKernel() *written   { return write("step", stepCode, "step") }               // x = 3x+1, some times over
-func checkKernel() *written  { return write("check", checkCode, "check") }            // each of x is less than a number
+func stepKernel() *written   { return write("step", stepCode, "step") }               // x = 3x+1, a number of times
+func checkKernel() *written  { return write("check", checkCode, "check") }            // each x is less than a number
 func mirrorKernel() *written { return write("mirror", mirrorCode, "fill", "spread") } // see testdata
 
 func (w *written) Name() string                                 { return w.name }
@@ -77,7 +78,7 @@ func (w *written) Failed(r target.Report) error {
 	return diag.Inputf("check %d: %d is not in [%d, %d]", r[0], r[1], r[2], r[3])
 }
 
-// stepped is what the kernel step makes of a value.
+// stepped returns the result of the kernel step for a value.
 func stepped(v uint32, rounds int) uint32 {
 	for range rounds {
 		v = 3*v + 1
@@ -85,7 +86,7 @@ func stepped(v uint32, rounds int) uint32 {
 	return v
 }
 
-// words are n different ones.
+// words returns n different words.
 func words(n int, seed uint32) []uint32 {
 	out := make([]uint32, n)
 	for i := range out {
@@ -94,6 +95,7 @@ func words(n int, seed uint32) []uint32 {
 	return out
 }
 
+// bytesOfWords returns the memory of words.
 func bytesOfWords(w []uint32) []byte {
 	if len(w) == 0 {
 		return nil
@@ -101,7 +103,7 @@ func bytesOfWords(w []uint32) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(&w[0])), 4*len(w))
 }
 
-// must fails the test.
+// must fails the test if there is an error.
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -109,7 +111,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// bench is what most tests need of a device: a queue, kernels, and memory, all given back when the test ends.
+// bench has a queue, kernels and memory for a test, all of which are closed when it ends.
 type bench struct {
 	testing.TB
 	device *Device
@@ -146,7 +148,7 @@ func (b *bench) allocate(bytes int64) device.Memory {
 	return m
 }
 
-// put is memory of the device with some words.
+// put returns device memory with some words.
 func (b *bench) put(w []uint32) device.Memory {
 	b.Helper()
 	m := b.allocate(int64(4 * len(w)))
@@ -154,7 +156,7 @@ func (b *bench) put(w []uint32) device.Memory {
 	return m
 }
 
-// get is what lies in memory.
+// get returns the words in device memory.
 func (b *bench) get(m device.Memory) []uint32 {
 	b.Helper()
 	out := make([]uint32, m.Bytes()/4)
@@ -181,7 +183,7 @@ func same(t testing.TB, got, want []uint32) {
 	}
 }
 
-// both runs a test with memory of the device that the host sees, and with the same memory as if it did not.
+// both runs a test twice: with device memory that the host can access, and without such access.
 func both(t *testing.T, test func(t *testing.T, d *Device)) {
 	for _, name := range []string{"seen", "hidden"} {
 		t.Run(name, func(t *testing.T) {
@@ -193,13 +195,13 @@ func both(t *testing.T, test func(t *testing.T, d *Device)) {
 	}
 }
 
-// fresh opens a device of the test's own, with the validation layer if it is there.
+// fresh opens the device again, for one test, with the validation layer if it is installed.
 func fresh(t testing.TB, o Options) (*Device, error) {
 	o.Validate = open(t).messages != nil
 	return Open(0, o)
 }
 
-// silent fails the test for each thing that the validation layer has said, but for what is expected.
+// silent fails the test for each message of the validation layer, except those that contain one of but.
 func silent(t testing.TB, but ...string) {
 	t.Helper()
 	for _, m := range Messages() {
