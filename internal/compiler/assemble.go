@@ -126,7 +126,7 @@ func (a *assembly) tensor(b *loop.Buffer) int {
 	return a.tensors[b]
 }
 
-// list returns the tensors of buffers; −1 for nil.
+// list returns the indices of buffers' tensors; −1 for nil.
 func (a *assembly) list(buffers []*loop.Buffer) []int {
 	out := make([]int, len(buffers))
 	for i, b := range buffers {

@@ -79,10 +79,10 @@ func carveOf(b *loop.Buffer) *loop.Buffer {
 	return b
 }
 
-// flow is a liveness analysis of carves: meets holds the pairs of which one is live when the other is written.
+// flow is a liveness analysis of carves: meets holds each pair in which one is live when the other is written.
 type flow struct{ meets map[[2]*loop.Buffer]bool }
 
-// before returns the carves that are live before steps, given those after them.
+// before returns the carves that are live before steps; after has the carves that are live after them.
 func (f *flow) before(steps []loop.Step, after carveSet) carveSet {
 	for i := len(steps) - 1; i >= 0; i-- {
 		switch s := steps[i].(type) {

@@ -12,8 +12,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Late is a storage for buffers whose size data decide without a bound. Its own plan is over all dimensions, those that
-// data decide too.
+// Late is a storage for buffers whose size data decide without a bound. Its own plan is over all dimensions, including
+// the dimensions that data decide.
 type Late struct {
 	Name   string
 	Kind   program.StorageKind
@@ -43,7 +43,7 @@ func (c *Compiled) groups(a *assembly) [][]*loop.Buffer {
 	}
 	var order []when
 	together := map[when][]*loop.Buffer{}
-	var apart [][]*loop.Buffer
+	var alone [][]*loop.Buffer
 	for _, b := range a.from.Buffers {
 		life := a.time.Alive[b]
 		if !live.Late(a.from, b) || life == nil && b.Kind != loop.Output {
@@ -58,7 +58,7 @@ func (c *Compiled) groups(a *assembly) [][]*loop.Buffer {
 			}
 		}
 		if !settled || step < 0 {
-			apart = append(apart, []*loop.Buffer{b})
+			alone = append(alone, []*loop.Buffer{b})
 			continue
 		}
 		at := when{step, b.Device}
@@ -71,7 +71,7 @@ func (c *Compiled) groups(a *assembly) [][]*loop.Buffer {
 	for _, at := range order {
 		all = append(all, together[at])
 	}
-	return append(all, apart...)
+	return append(all, alone...)
 }
 
 // binders returns, by dimension, the steps that give it a value.

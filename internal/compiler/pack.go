@@ -100,7 +100,7 @@ const (
 // bytes.
 func letGoAfter(total int64) int64 { return max(total/letGoShare, letGoLeast) }
 
-// letGo counts repacked bytes. After each letGoAfter(total) bytes it unmaps the parts of the model's files that no
+// letGo counts repacked bytes. After each letGoAfter(total) bytes it unmaps the pages of the model's files that no
 // weight still needs, so that the weights are never mapped twice in full. done is the source bytes, of the buffers in
 // of, that need not be read again.
 func (c *Compiled) letGo(bytes, total int64, done []byte, of ...*loop.Buffer) {

@@ -43,23 +43,23 @@ var Passes = []PassRow{
 	{Name: "extents", Run: pass.Extents,
 		Why: "first: conditions that were met late hold for shapes that were inferred early"},
 	{Name: "marks", Run: pass.Marks, Before: []string{"absorb"},
-		Why: "before what looks for patterns, which need not know of them"},
+		Why: "before the passes that look for patterns, which need not know of marks"},
 	{Name: "absorb", Run: pass.Absorb, Before: []string{"fold"},
 		Why: "before fold, which would make a second copy of a weight that a product can read transposed"},
 	{Name: "dead-absorbed", Run: pass.Dead, After: []string{"absorb"}, Before: []string{"fold"},
 		Why: "before fold, which would compute the transposes that nothing reads any more"},
 	{Name: "fold", Run: pass.FoldFirst, Before: []string{"branches"},
-		Why: "early: what is constant need not be rewritten by anything else"},
+		Why: "early: no other pass need rewrite constant values"},
 	{Name: "branches", Run: pass.Branches, After: []string{"fold"}, Before: []string{"fold-expanded"},
-		Why: "after fold, which computes conditions; what a branch brings along is folded below, with what expand brings"},
+		Why: "after fold, which computes conditions; fold-expanded folds the nodes of the branches taken"},
 	{Name: "dead", Run: pass.Dead, After: []string{"fold"},
-		Why: "after fold, which leaves the inputs of what it folded behind"},
+		Why: "after fold, which leaves the inputs of folded nodes"},
 	{Name: "common", Run: pass.Common, Before: []string{"identities", "attention"},
-		Why: "before what looks for patterns, in which a value that occurs twice is computed once"},
+		Why: "before the passes that look for patterns, in which a value that occurs twice is computed once"},
 	{Name: "identities", Run: pass.Identities, After: []string{"common"}, Before: []string{"attention"},
-		Why: "after common, before what looks for patterns, which need not know of operations that do nothing"},
+		Why: "after common, before the passes that look for patterns, which need not know of operations that do nothing"},
 	{Name: "scattered", Run: pass.Scattered, After: []string{"identities"}, ReorderOnly: instead{off: true},
-		Why: "after identities, which leaves sums with 0 to nobody else"},
+		Why: "after identities, which removes sums with 0"},
 	{Name: "factored", Run: pass.Factored, After: []string{"common"}, ReorderOnly: instead{off: true},
 		Why: "after common, which leaves one value of those that are the same"},
 	{Name: "scales", Run: pass.Scales, After: []string{"fold"},
@@ -67,7 +67,7 @@ var Passes = []PassRow{
 	{Name: "quantised", Run: pass.Quantised, After: []string{"identities"}, Before: []string{"transposes"},
 		Why: "after identities, before transposes, which would move axes of floats"},
 	{Name: "integers", Run: pass.Integers, After: []string{"quantised"}, Before: []string{"activations"},
-		Why: "after quantised, which leaves what is only moved as it is stored, and before what recognises patterns of " +
+		Why: "after quantised, which moves elements as they are stored, and before the passes that recognise patterns of " +
 			"floats"},
 	{Name: "transposes", Run: pass.Transposes, After: []string{"identities"}, Before: []string{"attention"},
 		Why: "after identities, which makes one reshape of several, before attention, which sees heads split in one way"},
@@ -80,13 +80,13 @@ var Passes = []PassRow{
 	{Name: "attention", Run: pass.Attention, After: []string{"transposes", "reductions"},
 		Why: "after transposes and reductions"},
 	{Name: "joined", Run: pass.Joined, After: []string{"attention"}, Before: []string{"narrow"},
-		Why: "after what recognises patterns, which models write with reshapes; before narrow, which cannot cut rows out " +
-			"of joined axes"},
+		Why: "after the passes that recognise patterns, which models write with reshapes; before narrow, which cannot " +
+			"slice rows of joined axes"},
 	{Name: "narrow", Run: pass.Narrow, After: []string{"attention"}, Before: []string{"expand"},
 		Why: "after attention, of which only some queries may be read, and before expand"},
 	{Name: "expand", Run: pass.Expand, After: []string{"attention", "narrow"}, Needed: true,
 		Blocks: instead{run: pass.ExpandForBlocks},
-		Why:    "after what recognises whole operators, before lowering, which knows primitives only"},
+		Why:    "after the passes that recognise composed operators, before lowering, which knows primitives only"},
 	{Name: "absorb-expanded", Run: pass.Absorb, After: []string{"expand"},
 		Why: "after expand, which makes products of transposed operands"},
 	{Name: "fold-expanded", Run: pass.Fold, After: []string{"expand"},
@@ -94,7 +94,7 @@ var Passes = []PassRow{
 	{Name: "common-expanded", Run: pass.Common, After: []string{"expand"},
 		Why: "after expand, which makes the same counts and masks for every layer"},
 	{Name: "identities-expanded", Run: pass.Identities, After: []string{"expand"},
-		Why: "after expand and what recognises, which put reshapes one after another"},
+		Why: "after expand and the passes that recognise patterns, which leave reshapes in a row"},
 	{Name: "blocks-bytes", Run: pass.BlocksBytes, After: []string{"absorb-expanded"}, Before: []string{"blocks"},
 		When: func(o *Options) bool {
 			return o.Precision == dtype.I8 && o.Machine.Dot.Bytes == 4
@@ -104,7 +104,7 @@ var Passes = []PassRow{
 		When: func(o *Options) bool {
 			return o.Machine.Dot.Bytes == 4
 		}, Blocks: instead{off: true}, ReorderOnly: instead{off: true},
-		Why: "before blocks, which takes what is left; in the same place as blocks"},
+		Why: "before blocks, which takes the other products; for the same reasons as blocks"},
 	{Name: "blocks", Run: pass.Blocks, After: []string{"absorb-expanded", "fold-expanded"}, Blocks: instead{off: true},
 		Why: "after absorb-expanded, which leaves products of transposed operands, and after fold, so that weights are " +
 			"constants"},
@@ -118,7 +118,7 @@ var Passes = []PassRow{
 		Why: "after expand and identities-expanded, which leave reshapes one to a shape, before layout, which knows no " +
 			"groups"},
 	{Name: "shared", Run: pass.Shared, After: []string{"groups"}, Before: []string{"common-shared"},
-		Why: "after what recognises functions, and before the last search for what is computed twice"},
+		Why: "after the passes that recognise functions, and before the last search for values that are computed twice"},
 	{Name: "common-shared", Run: pass.Common, After: []string{"groups", "shared"},
 		Why: "after groups and shared, which compute a normalisation's statistics and parts of functions for " +
 			"derivatives too"},
@@ -136,20 +136,20 @@ var Passes = []PassRow{
 		When: func(o *Options) bool {
 			return o.Precision == dtype.BF16 && o.Machine.Dot.BF16 <= 1
 		}, Blocks: instead{off: true},
-		Why: "as brain, in its place where the machine's products of bf16 are no faster than those of f32"},
+		Why: "as brain; it replaces brain if the machine's products of bf16 are no faster than its products of f32"},
 	{Name: "brain", Run: pass.BF16, After: []string{"winograd"}, Before: []string{"beside"}, When: func(o *Options) bool {
 		return o.Precision == dtype.BF16 && o.Machine.Dot.BF16 > 1
 	}, Blocks: instead{off: true},
-		Why: "after winograd, whose convolutions stay in f32: they are those that take less time so than in bf16"},
+		Why: "after winograd, whose convolutions stay in f32: they take less time so than in bf16"},
 	{Name: "beside", Run: pass.Beside, After: []string{"winograd", "brain"}, Blocks: instead{off: true},
-		Why: "after winograd and brain, which know weights as layout leaves them, and leave it what it is for"},
+		Why: "after winograd and brain, which read weights as layout leaves them; it takes the other convolutions"},
 	{Name: "transposes-layout", Run: pass.Transposes, After: []string{"layout"},
 		Why: "after layout, whose transposes may meet others"},
 	{Name: "repeats", Run: pass.Repeats, After: []string{"layout"},
-		Why: "after layout, which moves the axes of what is expanded"},
+		Why: "after layout, which moves the axes of expanded values"},
 	{Name: "again", Run: pass.Again, After: []string{"common-shared"}, Before: []string{"dead-expanded"},
-		Why: "after what makes one value of those that are the same, and before dead-expanded, which drops what is " +
-			"computed again everywhere"},
+		Why: "after common-shared, which makes one value of equal ones, and before dead-expanded, which drops values that " +
+			"all readers compute again"},
 	{Name: "dead-expanded", Run: pass.Dead, After: []string{"again"}, Needed: true,
 		Why: "last: lowering makes a kernel of every node that is left"},
 }
@@ -165,7 +165,7 @@ func checkOrder(rows []PassRow) {
 		}
 		at[p.Name] = i
 	}
-	place := func(name string) int {
+	index := func(name string) int {
 		i, known := at[name]
 		if !known {
 			panic("there is no pass " + name)
@@ -174,12 +174,12 @@ func checkOrder(rows []PassRow) {
 	}
 	for i, p := range rows {
 		for _, other := range p.After {
-			if place(other) >= i {
+			if index(other) >= i {
 				panic("pass " + p.Name + " must come after " + other)
 			}
 		}
 		for _, other := range p.Before {
-			if place(other) <= i {
+			if index(other) <= i {
 				panic("pass " + p.Name + " must come before " + other)
 			}
 		}

@@ -148,8 +148,8 @@ func (b *batching) piece(n *ir.Node) (axis int, in []int, ok bool) {
 // fits reports whether a node can be computed in pieces of an axis, each from the same examples of its operands, and
 // returns the operands' axes.
 func (b *batching) fits(n *ir.Node, axis int) (in []int, ok bool) {
-	out, whole := b.rowsOf(n.Outputs[0], axis)
-	if !whole {
+	out, batched := b.rowsOf(n.Outputs[0], axis)
+	if !batched {
 		return nil, false
 	}
 	if in, ok = b.rows(n, axis); !ok {

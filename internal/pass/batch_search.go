@@ -106,9 +106,9 @@ func (b *batching) pieceSizes() (list []int64) {
 	if !fixed {
 		return []int64{1}
 	}
-	for parts := int64(2); parts <= mostBatchPieces && parts < extent; parts++ {
-		if extent%parts == 0 {
-			list = append(list, extent/parts)
+	for pieces := int64(2); pieces <= mostBatchPieces && pieces < extent; pieces++ {
+		if extent%pieces == 0 {
+			list = append(list, extent/pieces)
 		}
 	}
 	return append(list, 1)

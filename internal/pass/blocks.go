@@ -192,7 +192,7 @@ func (m *constantMatrix) at(row, column int64) int64 {
 	return row*m.line + column
 }
 
-// number is an element of a matrix of integers.
+// number returns an element of a matrix of integers.
 func (m *constantMatrix) number(row, column int64) int64 { return m.Int(m.at(row, column)) }
 
 // one reports whether all elements are the same integer, and returns it.

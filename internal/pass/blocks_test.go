@@ -9,10 +9,10 @@ import (
 // TestBlocks lays out the weights of few bits of several products: each product computes the same as before, and
 // weights that cannot be laid out stay as they are.
 func TestBlocks(t *testing.T) {
-	numbers := func(n, from, step, span int) string {
+	numbers := func(n, from, step, count int) string {
 		list := make([]string, n)
 		for i := range list {
-			list[i] = fmt.Sprint(from + i*step%span)
+			list[i] = fmt.Sprint(from + i*step%count)
 		}
 		return strings.Join(list, ", ")
 	}

@@ -48,9 +48,9 @@ func TestBytes(t *testing.T) {
 	}
 	text := m.String()
 	// %a, %b, %all; %one is a sum of 8 terms.
-	for part, count := range map[string]int{"dtype = dtype i32": 3, "to = dtype u8": 2, ": i8[": 3, " pad(": 1} {
-		if n := strings.Count(text, part); n != count {
-			t.Errorf("%q occurs %d times, not %d:\n%s", part, n, count, text)
+	for fragment, count := range map[string]int{"dtype = dtype i32": 3, "to = dtype u8": 2, ": i8[": 3, " pad(": 1} {
+		if n := strings.Count(text, fragment); n != count {
+			t.Errorf("%q occurs %d times, not %d:\n%s", fragment, n, count, text)
 		}
 	}
 }
@@ -83,15 +83,15 @@ func TestBytesOfWeights(t *testing.T) {
 				t.Errorf("%v along %d: sums %v, not %v", shape, axis, w.sums(), sums)
 			}
 			for along, extent := range shape {
-				begin, whole := extent/2, slices.Clone(shape)
-				whole[along] -= begin
-				part := tensor.Must(tensor.New(dtype.I8, whole...))
-				w.bytes.Fill(part, along, begin, extent)
+				begin, rest := extent/2, slices.Clone(shape)
+				rest[along] -= begin
+				slab := tensor.Must(tensor.New(dtype.I8, rest...))
+				w.bytes.Fill(slab, along, begin, extent)
 				flat := int64(0)
-				tensor.Each(whole, func(at []int64) {
+				tensor.Each(rest, func(at []int64) {
 					at = slices.Clone(at)
 					at[along] += begin
-					if part.Int(flat) != w.bytes.Int(tensor.Offset(strides, at)) {
+					if slab.Int(flat) != w.bytes.Int(tensor.Offset(strides, at)) {
 						t.Errorf("%v along %d: another element at %v in a slab along %d", shape, axis, at, along)
 					}
 					flat++

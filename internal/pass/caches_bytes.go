@@ -26,7 +26,7 @@ func CachesInBytes(m *ir.Module) (narrowed []ir.State, err error) {
 		s := &m.Main.States[i]
 		old, last := s.In, body.Results[s.Out]
 		chain := writes(old, last)
-		if old.Type.DType != dtype.F32 || chain == nil || !wholeVectors(c, chain) {
+		if old.Type.DType != dtype.F32 || chain == nil || !allKeepVectors(c, chain) {
 			continue
 		}
 		cache := &byteCache{groups: scalesOfVector(c, body, old, chain)}
@@ -123,8 +123,8 @@ func (k *byteCache) finish(c *ir.Inference, f *ir.Func) {
 	f.Body.Results = append(f.Body.Results, k.scale)
 }
 
-// wholeVectors reports whether each node of a chain keeps the last axis last, and writes all of it.
-func wholeVectors(c *ir.Inference, chain []*ir.Node) bool {
+// allKeepVectors reports whether each node of a chain keeps the last axis last, and writes all of it.
+func allKeepVectors(c *ir.Inference, chain []*ir.Node) bool {
 	for _, n := range chain {
 		if len(n.Inputs[0].Type.Shape) < 2 || len(n.Outputs[0].Type.Shape) < 2 || !keepsVectors(c, n) {
 			return false

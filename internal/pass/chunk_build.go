@@ -89,7 +89,7 @@ func goesOn(body *ir.Builder) *ir.Value {
 // becomes makes v the output in place of made, so that the readers of v need not change.
 func becomes(b *ir.Builder, v, made *ir.Value) {
 	if made.Node == nil || !slices.EqualFunc(made.Type.Shape, v.Type.Shape, sym.Expr.Equal) {
-		b.Failf("the pieces of %s come together as %s", v.Name, made.Type)
+		b.Failf("the pieces of %s join to %s", v.Name, made.Type)
 	}
 	made.Node.Outputs[made.Index] = v
 	v.Node, v.Index = made.Node, made.Index

@@ -23,7 +23,7 @@ func settled(t *tensor.Tensor) {
 	from := t.Origins()
 	t.Bytes()
 	for _, origin := range from {
-		mem.Forget(origin.Bytes()) // what was read of a mapped file need not stay in memory
+		mem.Forget(origin.Bytes()) // pages of a mapped file need not stay in memory
 	}
 }
 
@@ -42,9 +42,9 @@ func converted(from *tensor.Tensor, to dtype.DType) (*tensor.Tensor, error) {
 		return from.Convert(to, false)
 	}
 	return tensor.Deferred(to, from.Shape(), from, from.Major(), func(out *tensor.Tensor, axis int, begin, end int64) {
-		part, release := tensor.Temporary(from.DType(), out.Shape()...)
+		slab, release := tensor.Temporary(from.DType(), out.Shape()...)
 		defer release()
-		from.Fill(part, axis, begin, end)
-		dtype.ConvertSlice(to, out.Bytes(), from.DType(), part.Bytes(), out.Len(), false)
+		from.Fill(slab, axis, begin, end)
+		dtype.ConvertSlice(to, out.Bytes(), from.DType(), slab.Bytes(), out.Len(), false)
 	})
 }

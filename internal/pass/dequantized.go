@@ -89,10 +89,10 @@ func (d *dequantized) tensor() (*tensor.Tensor, error) {
 		func(out *tensor.Tensor, axis int, begin, end int64) {
 			integer := func(i int64) int64 { return d.from.Int(d.flat(out.Shape(), axis, begin, i)) }
 			if d.from.DType().Bits() >= 8 {
-				part, release := tensor.Temporary(d.from.DType(), out.Shape()...)
+				slab, release := tensor.Temporary(d.from.DType(), out.Shape()...)
 				defer release()
-				d.from.Fill(part, axis, begin, end)
-				integer = part.Int
+				d.from.Fill(slab, axis, begin, end)
+				integer = slab.Int
 			}
 			at := make([]int64, out.Rank())
 			for i := range out.Len() {
@@ -116,13 +116,13 @@ func (d *dequantized) tensor() (*tensor.Tensor, error) {
 
 // flat converts the flat index i in a piece of the tensor, which begins at index begin of an axis, to the flat index in
 // the tensor.
-func (d *dequantized) flat(part []int64, axis int, begin, i int64) int64 {
+func (d *dequantized) flat(slab []int64, axis int, begin, i int64) int64 {
 	inner := int64(1)
-	for _, extent := range part[axis:] {
+	for _, extent := range slab[axis:] {
 		inner *= extent
 	}
-	full := inner / part[axis] * d.from.Shape()[axis]
-	return i/inner*full + begin*(inner/part[axis]) + i%inner
+	full := inner / slab[axis] * d.from.Shape()[axis]
+	return i/inner*full + begin*(inner/slab[axis]) + i%inner
 }
 
 // scaleAt returns the flat index of the scale of the element at an index.

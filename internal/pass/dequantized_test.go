@@ -29,7 +29,7 @@ func TestDequantized(t *testing.T) {
 		taken                      bool
 	}{
 		{"a scale for all", "i8[3, 4, 5] = [" + numbersOf(60, -128, 127) + "]", "f32[] = [0.3]", "", 1, 0, "f32", true},
-		{"a scale for each index, the axis counted from behind", "u8[3, 4, 5] = [" + numbersOf(60, 0, 255) + "]",
+		{"a scale for each index, a negative axis", "u8[3, 4, 5] = [" + numbersOf(60, 0, 255) + "]",
 			"f32[4] = [0.3, 2, 1e-30, 7]",
 			"u8[4] = [0, 128, 255, 3]", -2, 0, "f32", true},
 		{"blocks of rows", "i8[4, 3, 2] = [" + numbersOf(24, -9, 9) + "]", "f32[2, 3, 2] = [" + numbersOf(12, 1, 5) + "]",

@@ -55,7 +55,8 @@ func (e *expansion) block(b *ir.Block) {
 	}
 }
 
-// node appends n's expansion, itself expanded, and records what replaces its results; false if n stays as it is.
+// node appends n's expansion, itself expanded, and records the values that replace its results; false if n stays as it
+// is.
 func (e *expansion) node(build *ir.Builder, n *ir.Node) bool {
 	c, replaced := e.c, e.replaced
 	def := ops.Of(n)

@@ -24,10 +24,10 @@ func TestHalves(t *testing.T) {
   %v6: f16[1, 2, 3, 3] = convolution(%p, %all, %bias) {begin = syms [0, 0], dilations = ints [1, 1], end = syms [0, 0], groups = int 1, kernel = ints [1, 1], strides = ints [1, 1]}
   return %v3, %v4, %v5, %v6
 }`)
-	for part, count := range map[string]int{"to = dtype f32": 2, "to = dtype f16": 3, "dtype = dtype f32": 3,
+	for want, count := range map[string]int{"to = dtype f32": 2, "to = dtype f16": 3, "dtype = dtype f32": 3,
 		": f16[2, 2] = [": 2, ": f32[2] = [5, 7]": 1, ": f32[2, 2, 1, 1] = [1, 2, 3, 4]": 1} {
-		if n := strings.Count(text, part); n != count {
-			t.Errorf("%q occurs %d times, not %d:\n%s", part, n, count, text)
+		if n := strings.Count(text, want); n != count {
+			t.Errorf("%q occurs %d times, not %d:\n%s", want, n, count, text)
 		}
 	}
 }

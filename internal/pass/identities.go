@@ -20,7 +20,7 @@ var identities = []rule{
 	{"reshape of reshape", []string{"reshape"}, reshaped},
 	{"reduction kept", []string{"reshape"}, reductionKept},
 	{"expand of one", []string{"add", "sub", "mul", "div", "where", "max", "min", "expand"}, expanded},
-	{"whole slice", []string{"slice"}, wholeSlice},
+	{"whole slice", []string{"slice"}, fullSlice},
 	{"slice of slice", []string{"slice"}, sliceOfSlice},
 	{"slice of concat", []string{"slice"}, sliceOfConcat},
 	{"pad by nothing", []string{"pad"}, padByNothing},
@@ -126,8 +126,8 @@ func steps(n *ir.Node) bool {
 	return !slices.ContainsFunc(n.Attrs.Ints("step"), func(s int64) bool { return s != 1 })
 }
 
-// wholeSlice drops a slice of all elements.
-func wholeSlice(r *rewriting, _ *ir.Builder, n *ir.Node) *ir.Value {
+// fullSlice drops a slice of all elements.
+func fullSlice(r *rewriting, _ *ir.Builder, n *ir.Node) *ir.Value {
 	for i, begin := range n.Attrs.Exprs("begin") {
 		at, ok := begin.Const()
 		switch step := n.Attrs.Ints("step")[i]; {

@@ -73,10 +73,10 @@ func splitAfterSlice(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	if cut == nil || r.owner[cut] != r.block || r.uses[n.Inputs[0]] != 1 || !steps(cut) {
 		return nil
 	}
-	x, part, out := cut.Inputs[0].Type.Shape, cut.Outputs[0].Type.Shape, n.Outputs[0].Type.Shape
+	x, sliced, out := cut.Inputs[0].Type.Shape, cut.Outputs[0].Type.Shape, n.Outputs[0].Type.Shape
 	axis := -1
 	for i := range x {
-		if r.Dims().EQ(x[i], part[i]) == sym.Yes {
+		if r.Dims().EQ(x[i], sliced[i]) == sym.Yes {
 			continue
 		}
 		if axis >= 0 {
@@ -95,7 +95,7 @@ func splitAfterSlice(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 			continue
 		}
 		all, first := x[axis].Mul(inside), cut.Attrs.Exprs("begin")[axis].Mul(inside)
-		if r.Dims().EQ(out[at].Mul(piece), part[axis].Mul(inside)) != sym.Yes ||
+		if r.Dims().EQ(out[at].Mul(piece), sliced[axis].Mul(inside)) != sym.Yes ||
 			r.Dims().EQ(all.Mod(piece), sym.Const(0)) != sym.Yes ||
 			r.Dims().EQ(first.Mod(piece), sym.Const(0)) != sym.Yes {
 			continue

@@ -329,7 +329,7 @@ func (l *layout) asItWas(v *ir.Value) *ir.Value {
 	return l.current(v)
 }
 
-// named gives x the model's name for v, which v has, or what took it before.
+// named moves the model's name for v to x, from v or from the value that took it before.
 func (l *layout) named(x, v *ir.Value) {
 	holder := v
 	if l.holder[v] != nil {

@@ -166,11 +166,11 @@ func (l *layout) chooseTransposed(n *ir.Node, begin []int64) *transposed {
 	least := int64(0)
 	for _, joined := range []int{1, axes, 0} {
 		how := &transposed{}
-		cost, moved, parts, channels, full := inner, false, int64(1), groups*filters, true
+		cost, moved, count, channels, full := inner, false, int64(1), groups*filters, true
 		for i := range axes {
 			if i < axes-joined {
 				list := separateOf(strides[i], kernel[i], dilations[i], begin[i])
-				how.separate, parts, cost = append(how.separate, list), parts*strides[i], cost*kernel[i]
+				how.separate, count, cost = append(how.separate, list), count*strides[i], cost*kernel[i]
 				continue
 			}
 			a := phasesOf(strides[i], kernel[i], begin[i], n.Outputs[0].Type.Shape[2+i])
@@ -178,17 +178,17 @@ func (l *layout) chooseTransposed(n *ir.Node, begin []int64) *transposed {
 			cost, channels, full = cost*a.taps, channels*strides[i], full && a.full()
 			moved = moved || a.cut != 0 || joined > 1 || groups > 1
 		}
-		if parts > mostSeparate || joined > 0 && (noHoles && !full || slices.ContainsFunc(dilations[axes-joined:],
+		if count > mostSeparate || joined > 0 && (noHoles && !full || slices.ContainsFunc(dilations[axes-joined:],
 			func(d int64) bool {
 				return d != 1
 			})) {
 			continue
 		}
-		if parts > 1 && channels < lanes/2 {
+		if count > 1 && channels < lanes/2 {
 			moved = true // so few channels are not written directly between others
 		}
 		if cost *= (channels + lanes - 1) / lanes; moved {
-			cost += movedCost * ((channels*parts + lanes - 1) / lanes)
+			cost += movedCost * ((channels*count + lanes - 1) / lanes)
 		}
 		if best == nil || cost < least {
 			best, least = how, cost

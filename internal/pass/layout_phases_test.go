@@ -72,12 +72,12 @@ func transposedModel(r *rand.Rand, named bool) string {
 	dims := "dim n in [0, inf]\n"
 	for i := range axes {
 		k, s, d := 1+r.Int64N([]int64{7, 4, 3}[axes-1]), 1+r.Int64N(3), 1+r.Int64N(5)/4
-		span := (k-1)*d + 1
-		p, q := r.Int64N(min(span, 4)), r.Int64N(min(span, 4))-r.Int64N(s)
-		if p+q >= span {
+		reach := (k-1)*d + 1
+		p, q := r.Int64N(min(reach, 4)), r.Int64N(min(reach, 4))-r.Int64N(s)
+		if p+q >= reach {
 			p, q = 0, 0
 		}
-		rest := span - s - p - q // out = s · in + rest
+		rest := reach - s - p - q // out = s · in + rest
 		size := fmt.Sprint(3 + r.Int64N(3))
 		if named {
 			size = string(rune('a' + i))

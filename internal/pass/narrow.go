@@ -9,7 +9,7 @@ import (
 )
 
 // Narrow removes work whose results no node reads: if all readers of a value read the same slice of it along an axis,
-// only the slice is computed. Slices move up through every operator that says how a part of its result is computed
+// only the slice is computed. Slices move up through every operator that can compute a section of its result
 // (ops.Def.Narrow), if that reduces the work above. Light operators do not count as work: their readers compute them.
 func Narrow(m *ir.Module) error {
 	c := ir.NewInference(m)
@@ -21,23 +21,23 @@ func Narrow(m *ir.Module) error {
 	return nil
 }
 
-// narrowing is the pass at work on one function.
+// narrowing is the state of Narrow for one function.
 type narrowing struct {
 	*ir.Inference
 	uses     map[*ir.Value]int
-	wanted   map[*ir.Value]ops.Section // the part of a value that later nodes read
+	wanted   map[*ir.Value]ops.Section // the section of a value that later nodes read
 	readings map[*ir.Node]ops.Reading
 	worth    map[*ir.Value]bool // values that are narrowed
 	made     map[*ir.Value]made
 }
 
-// made is a part of a value that stands in its place.
+// made is the section of a value that replaces it.
 type made struct {
-	value *ir.Value
-	part  ops.Section
+	value   *ir.Value
+	section ops.Section
 }
 
-// within narrows what a block computes, and what the blocks inside it compute.
+// within narrows the values of a block, and of the blocks inside it.
 func (n *narrowing) within(b *ir.Block) {
 	n.wanted, n.readings = map[*ir.Value]ops.Section{}, map[*ir.Node]ops.Reading{}
 	n.worth, n.made = map[*ir.Value]bool{}, map[*ir.Value]made{}
@@ -64,7 +64,7 @@ func (n *narrowing) count(b *ir.Block) {
 	}
 }
 
-// want notes that a part of a value is read; nil means all of it.
+// want notes that a section of a value is read; nil means all of it.
 func (n *narrowing) want(v *ir.Value, p ops.Section) {
 	if v == nil {
 		return
@@ -84,7 +84,7 @@ func (n *narrowing) want(v *ir.Value, p ops.Section) {
 	}
 }
 
-// ask finds the part of each value of a block that is read, from the results back to the parameters.
+// ask finds the section of each value of a block that is read, from the results back to the parameters.
 func (n *narrowing) ask(b *ir.Block) {
 	for _, v := range b.Results {
 		n.want(v, nil)
@@ -110,7 +110,7 @@ func (n *narrowing) ask(b *ir.Block) {
 	}
 }
 
-// askAll notes that the nodes of an inner block read all of what they read.
+// askAll notes that the nodes of an inner block read entire values.
 func (n *narrowing) askAll(b *ir.Block) {
 	for _, v := range b.Results {
 		n.want(v, nil)
@@ -125,7 +125,7 @@ func (n *narrowing) askAll(b *ir.Block) {
 	}
 }
 
-// reading says how a node computes the part of its result that is read; ok is false if it computes all of it.
+// reading returns how a node computes the section of its result that is read; ok is false if it computes all of it.
 func (n *narrowing) reading(node *ir.Node) (r ops.Reading, ok bool) {
 	if len(node.Outputs) != 1 || node.Outputs[0].Bound || len(node.Regions) > 0 {
 		return ops.Reading{}, false
@@ -146,7 +146,7 @@ func (n *narrowing) reading(node *ir.Node) (r ops.Reading, ok bool) {
 	want = slices.Clone(want)
 	for i, extent := range out.Type.Shape {
 		if isOne(extent) {
-			want[i] = ops.AxisSection{} // it may be broadcast, or be what is left of a reduced axis
+			want[i] = ops.AxisSection{} // it may be broadcast, or be a reduced axis
 		}
 	}
 	if want.Full() {
@@ -173,7 +173,7 @@ func (n *narrowing) choose(b *ir.Block) bool {
 	return found
 }
 
-// rebuild computes only the parts that are read of the values that choose found.
+// rebuild computes only the sections that are read of the values that choose found.
 func (n *narrowing) rebuild(b *ir.Block) {
 	m := n.Module
 	requires, proved := len(m.Requires), len(m.Proved)
@@ -192,7 +192,7 @@ func (n *narrowing) rebuild(b *ir.Block) {
 			out := node.Outputs[0]
 			builder.Source = node.Source
 			if ops.Of(node).Cut != nil {
-				v := n.part(builder, node.Inputs[0], r.In[0])
+				v := n.section(builder, node.Inputs[0], r.In[0])
 				if v.Node != nil && slices.Contains(into.Nodes, v.Node) && ops.Of(v.Node).Cut != nil {
 					v.TakeName(out)
 				}
@@ -201,7 +201,7 @@ func (n *narrowing) rebuild(b *ir.Block) {
 			}
 			inputs := make([]*ir.Value, len(node.Inputs))
 			for i, v := range node.Inputs {
-				inputs[i] = n.part(builder, v, r.In[i])
+				inputs[i] = n.section(builder, v, r.In[i])
 			}
 			attrs := r.Attrs
 			if attrs == nil {
@@ -228,8 +228,8 @@ func (n *narrowing) rebuild(b *ir.Block) {
 	n.substitute(b)
 }
 
-// part returns a part of a value: the part that was made of it, or a slice of that.
-func (n *narrowing) part(b *ir.Builder, v *ir.Value, p ops.Section) *ir.Value {
+// section returns a section of a value: the section that was made of it, or a slice of that section.
+func (n *narrowing) section(b *ir.Builder, v *ir.Value, p ops.Section) *ir.Value {
 	if v == nil {
 		return nil
 	}
@@ -242,7 +242,7 @@ func (n *narrowing) part(b *ir.Builder, v *ir.Value, p ops.Section) *ir.Value {
 	extent := slices.Clone(shape)
 	for i := range shape {
 		step[i] = 1
-		if p != nil && !p[i].Full() && !have.part[i].Equal(p[i]) {
+		if p != nil && !p[i].Full() && !have.section[i].Equal(p[i]) {
 			begin[i], extent[i], step[i], sliced = p[i].Begin, p[i].Extent, p[i].Step, true
 		}
 	}
@@ -252,7 +252,7 @@ func (n *narrowing) part(b *ir.Builder, v *ir.Value, p ops.Section) *ir.Value {
 	return ops.Slice(b, have.value, begin, extent, step)
 }
 
-// substitute replaces the slices that took a part by the part that was made.
+// substitute replaces values by the sections that were made of them.
 func (n *narrowing) substitute(b *ir.Block) {
 	current := func(v *ir.Value) *ir.Value {
 		if m, ok := n.made[v]; ok && v != nil {

@@ -34,10 +34,10 @@ func TestBF16(t *testing.T) {
 			t.Fatal(err)
 		}
 		text := m.String()
-		for part, count := range map[string]int{"= cast(": c.casts, "dtype = dtype f32": 3,
+		for want, count := range map[string]int{"= cast(": c.casts, "dtype = dtype f32": 3,
 			": bf16[2, 2] = [1, 2, 3, 1]": 1} {
-			if n := strings.Count(text, part); n != count {
-				t.Errorf("%q occurs %d times, not %d:\n%s", part, n, count, text)
+			if n := strings.Count(text, want); n != count {
+				t.Errorf("%q occurs %d times, not %d:\n%s", want, n, count, text)
 			}
 		}
 	}
@@ -59,11 +59,11 @@ func TestBF16Channels(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := m.String()
-	for part, count := range map[string]int{"= pad(": 1, "= cast(": 2, "bf16[1, 1, 4, 2] = [1, 2, 3, 4, 5, 6, 0, 0]": 1,
+	for want, count := range map[string]int{"= pad(": 1, "= cast(": 2, "bf16[1, 1, 4, 2] = [1, 2, 3, 4, 5, 6, 0, 0]": 1,
 		"bf16[1, 1, 4, 1] = [7, 8, 9, 0]": 1,
 		"bf16[1, 1, 6, 1]":                1} {
-		if n := strings.Count(text, part); n != count {
-			t.Errorf("%q occurs %d times, not %d:\n%s", part, n, count, text)
+		if n := strings.Count(text, want); n != count {
+			t.Errorf("%q occurs %d times, not %d:\n%s", want, n, count, text)
 		}
 	}
 }
@@ -125,10 +125,10 @@ func TestTied(t *testing.T) {
 			t.Fatal(err)
 		}
 		text := m.String()
-		for part, count := range map[string]int{c.narrow: 1, "matmul(": 3, "matmul(%c, %added)": 1, "matmul(%h, %upright)": 1,
+		for want, count := range map[string]int{c.narrow: 1, "matmul(": 3, "matmul(%c, %added)": 1, "matmul(%h, %upright)": 1,
 			"gather(": 3 + strings.Count(c.narrow, "i8")} {
-			if n := strings.Count(text, part); n != count {
-				t.Errorf("%s: %q occurs %d times, not %d:\n%s", c.name, part, n, count, text)
+			if n := strings.Count(text, want); n != count {
+				t.Errorf("%s: %q occurs %d times, not %d:\n%s", c.name, want, n, count, text)
 			}
 		}
 	}

@@ -37,13 +37,13 @@ type rewriting struct {
 
 // fact identifies a question about a constant, whose elements are searched for the answer only once.
 type fact struct {
-	what string
-	of   *ir.Value
+	question string
+	of       *ir.Value
 }
 
-// about returns the remembered result of find for the fact what about a constant; it calls find the first time.
-func (r *rewriting) about(what string, v *ir.Value, find func() (sym.Expr, bool)) (sym.Expr, bool) {
-	f := fact{what, v}
+// about returns the result of find for a question about a constant. It calls find only the first time.
+func (r *rewriting) about(question string, v *ir.Value, find func() (sym.Expr, bool)) (sym.Expr, bool) {
+	f := fact{question, v}
 	x, seen := r.known[f]
 	if !seen {
 		var ok bool

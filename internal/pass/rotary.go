@@ -211,7 +211,7 @@ func (h *halving) follow(v *ir.Value, depth int) *ir.Value {
 	return nil
 }
 
-// halves is what v has twice, as the halves of its last axis.
+// halves returns the value that both halves of v's last axis hold; nil if v is something else.
 func (h *halving) halves(v *ir.Value) *ir.Value {
 	b, rank := h.Builder, len(v.Type.Shape)
 	if n := producer(v, "concat"); n != nil && len(n.Inputs) == 2 && n.Inputs[0] == n.Inputs[1] {

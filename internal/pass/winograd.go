@@ -199,11 +199,11 @@ func transformable(w *tensor.Tensor) bool {
 	step := max(1<<20/max(w.Len()/shape[axis], 1), 1)
 	found := make(ops.WinogradRange, shape[channels+1])
 	for begin := int64(0); begin < shape[axis]; begin += step {
-		part := slices.Clone(shape)
-		part[axis] = min(step, shape[axis]-begin)
-		x, release := tensor.Temporary(dtype.F32, part...)
-		w.Fill(x, axis, begin, begin+part[axis])
-		found.Add(floats(x), int64(axis-channels)*begin, part[channels+1])
+		slab := slices.Clone(shape)
+		slab[axis] = min(step, shape[axis]-begin)
+		x, release := tensor.Temporary(dtype.F32, slab...)
+		w.Fill(x, axis, begin, begin+slab[axis])
+		found.Add(floats(x), int64(axis-channels)*begin, slab[channels+1])
 		release()
 	}
 	return found.Fits()
@@ -249,11 +249,11 @@ func tiledWeights(from *tensor.Tensor, tile int64) (*tensor.Tensor, error) {
 func transformed(to, from *tensor.Tensor, axis int, begin, end, tile int64) {
 	shape := slices.Clone(from.Shape())
 	shape[axis] = end - begin
-	part, release := tensor.Temporary(dtype.F32, shape...)
+	slab, release := tensor.Temporary(dtype.F32, shape...)
 	defer release()
-	from.Fill(part, axis, begin, end)
+	from.Fill(slab, axis, begin, end)
 	channels, filters := shape[len(shape)-2], shape[len(shape)-1]
-	out, in := floats(to), floats(part)
+	out, in := floats(to), floats(slab)
 	for each := channels * filters; len(in) > 0; out, in = out[(tile+2)*(tile+2)*each:], in[9*each:] {
 		ops.WinogradWeights(out, in, channels, filters, tile)
 	}

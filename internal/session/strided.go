@@ -37,7 +37,7 @@ func (s *Session) lie(args *packing, e signature.Edge, g Argument) error {
 		return err
 	}
 	for _, a := range order {
-		if a.Once && l.Shape[a.Axis] > 1 && (l.Steps == nil || l.Steps[a.Axis] != 0) && !l.Empty() {
+		if a.Repeated && l.Shape[a.Axis] > 1 && (l.Steps == nil || l.Steps[a.Axis] != 0) && !l.Empty() {
 			return diag.Inputf("%s does not repeat along axis %d, as its layout %s says", l, a.Axis, info.Layout).
 				WithFix("give memory with a stride of 0")
 		}
@@ -68,7 +68,7 @@ func (s *Session) repeats(list []Argument, dims []int64) error {
 			return err
 		}
 		for _, a := range order {
-			if !a.Once {
+			if !a.Repeated {
 				continue
 			}
 			want, got := info.Shape[a.Axis].Size, list[i].shape()[a.Axis]

@@ -36,7 +36,7 @@ func (s *Signature) Lay(module *ir.Module, layouts map[string]string) (err error
 		}
 		layMemory(module, edge.Parts[0], order)
 		edge.Info.Layout = order.String()
-		if slices.ContainsFunc(order, func(a strided.Place) bool { return a.Once }) {
+		if slices.ContainsFunc(order, func(a strided.OrderedAxis) bool { return a.Repeated }) {
 			repeated = append(repeated, old)
 		}
 	}
@@ -72,10 +72,10 @@ func layMemory(module *ir.Module, port int, order strided.Order) {
 	shape := strided.Laid(old.Type.Shape, order, sym.Const(1))
 	memory := &ir.Value{Name: b.Name(old.Name + laidSuffix), Type: ir.Type{DType: old.Type.DType, Shape: shape}}
 	v := memory
-	if slices.ContainsFunc(order, func(a strided.Place) bool { return a.Back }) {
+	if slices.ContainsFunc(order, func(a strided.OrderedAxis) bool { return a.Reversed }) {
 		begin, step := make([]sym.Expr, len(order)), make([]int64, len(order))
 		for i, a := range order {
-			if begin[i], step[i] = sym.Const(0), 1; a.Back {
+			if begin[i], step[i] = sym.Const(0), 1; a.Reversed {
 				begin[i], step[i] = shape[i].Sub(sym.Const(1)), -1
 			}
 		}
@@ -88,7 +88,7 @@ func layMemory(module *ir.Module, port int, order strided.Order) {
 	if !slices.IsSorted(perm) {
 		v = ops.Transpose(b, v, perm...)
 	}
-	if slices.ContainsFunc(order, func(a strided.Place) bool { return a.Once }) {
+	if slices.ContainsFunc(order, func(a strided.OrderedAxis) bool { return a.Repeated }) {
 		v = ops.Expand(b, v, old.Type.Shape...)
 	}
 	memory.TakeName(old)

@@ -282,7 +282,7 @@ func Typed(edges []Edge, ports []program.Port, tensors []program.Tensor) []Edge 
 			memory := edges[i].Info.Shape
 			edges[i].Info.Shape = slices.Clone(e.Info.Shape)
 			for k, axis := range order {
-				if !axis.Once {
+				if !axis.Repeated {
 					edges[i].Info.Shape[axis.Axis] = memory[k]
 				}
 			}

@@ -154,7 +154,7 @@ func (l *Memory) Gather(to []byte, order Order) {
 	}
 	turned := make([]int64, len(order))
 	for i, a := range order {
-		if turned[i] = steps[a.Axis]; a.Back {
+		if turned[i] = steps[a.Axis]; a.Reversed {
 			turned[i] = -steps[a.Axis]
 			at += (l.Shape[a.Axis] - 1) * steps[a.Axis]
 		}

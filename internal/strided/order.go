@@ -12,15 +12,15 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Place is an axis in a layout.
-type Place struct {
-	Axis int
-	Back bool // it runs backwards
-	Once bool // all its elements are one
+// OrderedAxis is an axis in an order of axes.
+type OrderedAxis struct {
+	Axis     int
+	Reversed bool // its elements lie in reverse order
+	Repeated bool // all its indices share one element
 }
 
 // Order is the axes of memory, from the outermost to the innermost.
-type Order []Place
+type Order []OrderedAxis
 
 // RowMajor returns the row-major order of rank axes.
 func RowMajor(rank int) Order {
@@ -43,9 +43,9 @@ func OrderOf(sizes, steps []int64) (Order, error) {
 		}
 		return magnitude(steps[axis])
 	}
-	slices.SortStableFunc(order, func(a, b Place) int { return cmp.Compare(far(b.Axis), far(a.Axis)) })
+	slices.SortStableFunc(order, func(a, b OrderedAxis) int { return cmp.Compare(far(b.Axis), far(a.Axis)) })
 	for i, a := range order {
-		order[i].Back, order[i].Once = sizes[a.Axis] > 1 && steps[a.Axis] < 0, sizes[a.Axis] > 1 && steps[a.Axis] == 0
+		order[i].Reversed, order[i].Repeated = sizes[a.Axis] > 1 && steps[a.Axis] < 0, sizes[a.Axis] > 1 && steps[a.Axis] == 0
 	}
 	if !lies(sizes, steps, order) {
 		return nil, diag.Unsupportedf("a layout of the extents %v with the strides %v, which leaves gaps or shares "+
@@ -61,9 +61,9 @@ func (order Order) String() string {
 	for i, a := range order {
 		list[i] = strconv.Itoa(a.Axis)
 		switch {
-		case a.Back:
+		case a.Reversed:
 			list[i] += "-"
-		case a.Once:
+		case a.Repeated:
 			list[i] += "*"
 		}
 	}
@@ -81,13 +81,13 @@ func Parse(l string, rank int) (Order, error) {
 		number := strings.TrimRight(word, "-*")
 		axis, err := strconv.Atoi(number)
 		mark := word[len(number):]
-		if err != nil || axis < 0 || axis >= rank || len(mark) > 1 || slices.ContainsFunc(order, func(a Place) bool {
+		if err != nil || axis < 0 || axis >= rank || len(mark) > 1 || slices.ContainsFunc(order, func(a OrderedAxis) bool {
 			return a.Axis == axis
 		}) {
 			return nil, diag.Inputf("layout %q: %q is no axis of %d, or is there twice", l, word, rank).
 				WithFix("name each axis once, from the outermost in memory to the innermost, as %q", RowMajor(rank).String())
 		}
-		order = append(order, Place{axis, mark == "-", mark == "*"})
+		order = append(order, OrderedAxis{axis, mark == "-", mark == "*"})
 	}
 	if len(order) != rank {
 		return nil, diag.Inputf("layout %q names %d axes of %d", l, len(order), rank)
@@ -106,11 +106,11 @@ func lies(sizes, steps []int64, order Order) bool {
 		size, step := sizes[a.Axis], steps[a.Axis]
 		switch {
 		case size == 1:
-		case a.Once:
+		case a.Repeated:
 			if step != 0 {
 				return false
 			}
-		case a.Back && step != -want || !a.Back && step != want:
+		case a.Reversed && step != -want || !a.Reversed && step != want:
 			return false
 		default:
 			want *= size
@@ -123,7 +123,7 @@ func lies(sizes, steps []int64, order Order) bool {
 func Laid[T any](shape []T, order Order, one T) []T {
 	out := make([]T, len(order))
 	for i, a := range order {
-		if out[i] = shape[a.Axis]; a.Once {
+		if out[i] = shape[a.Axis]; a.Repeated {
 			out[i] = one
 		}
 	}

@@ -9,12 +9,12 @@ import (
 )
 
 // AlignUp rounds a number of bytes up to a multiple of memplan.DefaultAlign: the alignment of buffers in the arena, of
-// packed weights, and of an artefact's parts.
+// packed weights, and of an artefact's weights.
 func AlignUp(n int64) int64 {
 	return (n + memplan.DefaultAlign - 1) / memplan.DefaultAlign * memplan.DefaultAlign
 }
 
-// BytesOf returns the size in bytes of so many elements of b's type.
+// BytesOf returns the size in bytes of a number of elements of b's type.
 func BytesOf(b *loop.Buffer, elements sym.Expr) sym.Expr {
 	bits := int64(b.DType.Bits())
 	if bits%8 == 0 {
@@ -48,9 +48,9 @@ func ScratchOf(m *loop.Module, kernels []target.Kernel) sym.Expr {
 	return m.Dims.Simplify(sym.MaxOf(all...))
 }
 
-// runs returns an expression that is 1 if a kernel of so many tiles runs, and 0 if it has no tiles: a product of min(1,
-// d) over the dimensions that can make the number of tiles 0, or min(1, tiles) if these do not determine it. A number
-// of tiles that data decide counts as positive unless a dimension is 0, because it may be 0 at the limits only.
+// runs returns an expression that is 1 if a kernel with this number of tiles runs, and 0 if it has none: a product of
+// min(1, d) over the dimensions that can make the number of tiles 0, or min(1, tiles) if these do not determine it. A
+// number of tiles that data decide counts as positive unless a dimension is 0, because it may be 0 at the limits only.
 func runs(m *loop.Module, tiles sym.Expr) sym.Expr {
 	lo, hi := m.Dims.Bounds(tiles)
 	switch {

@@ -35,8 +35,8 @@ func Each[S loop.Step](steps []loop.Step, visit func(S)) {
 	}
 }
 
-// Operands returns the buffers that a step reads and writes. simple is false if the step has a body or is run by the
-// host, so that its reads and writes are not told apart.
+// Operands returns the buffers that a step reads and writes. simple is false if the step has a body or the host runs
+// it: then both lists have all buffers of the step.
 func Operands(step loop.Step) (reads, writes []*loop.Buffer, simple bool) {
 	switch s := step.(type) {
 	case *loop.Launch:
