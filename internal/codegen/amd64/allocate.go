@@ -18,25 +18,25 @@ var (
 	generalTemps = []asm.Reg{asm.RCX, asm.RDX, asm.RAX}
 )
 
-// vectorTemps is how many vector registers (and opmasks) are kept for spilled values, where there are any.
+// vectorTemps is the number of vector registers (and of opmasks) that are kept for spilled values, if there are any.
 const vectorTemps = 3
 
-// interval is where a virtual register is live: positions 2·i (instruction i reads) to 2·i+1 (it writes).
+// interval is the live range of a virtual register, in positions: 2·i is the read of instruction i, 2·i+1 its write.
 type interval struct {
-	reg        asm.Reg // virtual; NoReg: one that no instruction names
+	reg        asm.Reg // virtual; NoReg if no instruction names the register
 	start, end int32
 	weight     float64
 	hint       asm.Reg // a virtual register that should have the same machine register
 	machine    asm.Reg // chosen; NoReg: in memory
 	constant   int32   // of a constant of the pool: its asm.Mem.Pool
-	slot       int32   // in the frame, where it is in memory and no constant
+	slot       int32   // in the frame, if it is in memory and not a constant
 }
 
 // spoil says that code which names vector registers of the machine, and no virtual ones, begins here: virtual ones that
 // are live across this place are kept in memory.
 func (b *builder) spoil() { b.emit(spoils) }
 
-// spoils is no instruction.
+// spoils marks the position; it is not emitted.
 var spoils = asm.Inst{Op: asm.ALIGN, Imm: 1}
 
 // allocator chooses machine registers for a routine: liveness over basic blocks, then one pass over the intervals by
@@ -46,20 +46,20 @@ type allocator struct {
 	b         *builder
 	insts     []asm.Inst
 	depth     []int8
-	index     [4]int // of each class's first register
+	index     [4]int // by class: the index of its first register
 	intervals []interval
 }
 
-// block is a stretch of instructions that is entered at its first one and left at its last.
+// block is a basic block: instructions that are entered at the first and left at the last.
 type block struct {
 	first, end         int
 	next               [2]int32 // blocks that may follow
-	follow             int      // how many
+	follow             int      // the number of blocks in next
 	gen, kill, in, out set
 }
 
 // allocate rewrites the routine's instructions with machine registers. The frame's bytes from spill on are for spilled
-// values; it returns the end of what is used of them.
+// values; it returns the end of the used ones.
 func (b *builder) allocate(spill int32) ([]asm.Inst, int32) {
 	b.foldBroadcasts()
 	a := &allocator{b: b, insts: b.insts}
@@ -102,7 +102,7 @@ func (a *allocator) findDepths() {
 	}
 }
 
-// labels returns where labels are bound; a label that is nowhere is at the beginning.
+// labels returns the instruction at which each label is bound; an unbound label is at the beginning.
 func (a *allocator) labels() []int32 {
 	last := asm.Label(0)
 	for i := range a.insts {
@@ -148,7 +148,7 @@ func (a *allocator) blocks(blockAt []int32, words int) []block {
 	return blocks
 }
 
-// findIntervals computes, for every virtual register, the stretch of code in which its value is needed.
+// findIntervals computes the live range of every virtual register.
 func (a *allocator) findIntervals() {
 	total := a.b.count[asm.General] + a.b.count[asm.Vector] + a.b.count[asm.Opmask]
 	blockAt := reuse(&a.b.work.blockAt, len(a.insts)+1)
@@ -273,7 +273,7 @@ func (a *allocator) scan(temps [4]bool, spill int32) int32 {
 	slices.SortFunc(order, func(x, y int32) int {
 		return cmp.Or(cmp.Compare(a.intervals[x].start, a.intervals[y].start), cmp.Compare(x, y))
 	})
-	var spoiled []int32 // places
+	var spoiled []int32 // positions
 	for i := range a.insts {
 		if a.insts[i].Op == asm.ALIGN && a.insts[i] == spoils {
 			spoiled = append(spoiled, int32(2*i))
@@ -335,18 +335,18 @@ func (a *allocator) scan(temps [4]bool, spill int32) int32 {
 	return spill
 }
 
-// density returns how much it would cost to keep a value in memory, for the room that it takes.
+// density returns the cost of keeping a value in memory, per position of its live range.
 func (v *interval) density() float64 { return v.weight / float64(v.end-v.start+4) }
 
-// place returns a spilled value's address.
-func (v *interval) place() asm.Mem {
+// memory returns a spilled value's address.
+func (v *interval) memory() asm.Mem {
 	if v.constant != 0 {
 		return asm.Mem{Pool: v.constant}
 	}
 	return asm.Mem{Base: frameRegister, Disp: v.slot}
 }
 
-// needTemps reports the classes of which some spilled value must be in a register for an instruction.
+// needTemps reports, by class, whether an instruction needs a spilled value in a register.
 func (a *allocator) needTemps() (need [4]bool) {
 	if !slices.ContainsFunc(a.intervals, func(v interval) bool { return v.reg != asm.NoReg && v.machine == asm.NoReg }) {
 		return need
@@ -361,11 +361,11 @@ func (a *allocator) needTemps() (need [4]bool) {
 			}
 		})
 	}
-	need[asm.General] = false // it has its own
+	need[asm.General] = false // this class has temporaries of its own
 	return need
 }
 
-// fold makes one spilled operand of an instruction an operand in memory, where its form allows that.
+// fold makes one spilled operand of an instruction an operand in memory, if a form of the instruction allows it.
 func (a *allocator) fold(in *asm.Inst) {
 	if in.Op == asm.LABEL || in.Mem != (asm.Mem{}) || slices.Contains(in.Args[:], asm.Memory) {
 		return
@@ -379,13 +379,13 @@ func (a *allocator) fold(in *asm.Inst) {
 		if v.machine != asm.NoReg || count(in, r) > 1 || !a.foldable(in, at) {
 			continue
 		}
-		in.Args[at], in.Mem = asm.Memory, v.place()
+		in.Args[at], in.Mem = asm.Memory, v.memory()
 		return
 	}
 }
 
-// foldable reports whether an operand may lie in memory instead, in a place as wide as its register. What is written
-// must fill that place.
+// foldable reports whether an operand may lie in memory instead, in as many bytes as its register has. A written
+// operand must fill them.
 func (a *allocator) foldable(in *asm.Inst, at int) bool {
 	role := asm.Role(0)
 	in.Visit(func(r *asm.Reg, ro asm.Role) {
@@ -401,6 +401,7 @@ func (a *allocator) foldable(in *asm.Inst, at int) bool {
 	return other.Encodes() && (a.b.isa.masks || other.Features() < asm.AVX512F)
 }
 
+// count returns how often an instruction names a register.
 func count(in *asm.Inst, r asm.Reg) int {
 	n := 0
 	in.Visit(func(other *asm.Reg, _ asm.Role) {
@@ -442,18 +443,18 @@ func (a *allocator) rewrite() []asm.Inst {
 					temp = temps[t+1]
 				}
 			}
-			place := v.place()
+			slot := v.memory()
 			if temp == asm.NoReg {
 				temp = a.temp(&a.insts[i], r.Class(), temps)
 				temps = append(temps, *r, temp)
 				if role&asm.Read != 0 {
-					before = append(before, a.b.move(temp, &place, true))
+					before = append(before, a.b.move(temp, &slot, true))
 				}
 			} else if role&asm.Read != 0 && !slices.ContainsFunc(before, func(b asm.Inst) bool { return b.Args[0] == temp }) {
-				before = append(before, a.b.move(temp, &place, true))
+				before = append(before, a.b.move(temp, &slot, true))
 			}
 			if role&asm.Write != 0 {
-				after = append(after, a.b.move(temp, &place, false))
+				after = append(after, a.b.move(temp, &slot, false))
 			}
 			*r = temp
 		})

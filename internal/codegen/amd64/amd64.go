@@ -1,9 +1,9 @@
 // Package amd64 generates machine code for processors with AVX2 and FMA, or with AVX-512.
 //
 // A kernel's nests become routines (see call): a loop over tiles, inside it the kernel's loops. A vector loop runs in
-// strips of as many lanes as 32-bit numbers fit a vector; what is left over is done with masks, or one iteration after
-// the other. Code outside vector loops computes with the same instructions, on vectors whose lanes are all equal.
-// Integers of indices live in general registers, and are computed as far outside as what they depend on allows.
+// strips of as many lanes as 32-bit numbers fit a vector; the last iterations are done with masks, or one after the
+// other. Code outside vector loops computes with the same instructions, on vectors whose lanes are all equal. Integers
+// of indices live in general registers, and are computed in the outermost scope in which all their operands are known.
 // Kernels, or types of elements, that this package has no code for are left to package portable.
 package amd64
 
@@ -28,7 +28,7 @@ import (
 
 // Compile makes the kernels of a module ready, in their order, for a processor with the machine's features. Kernels
 // that it has no code for are compiled by package portable: Left says which, and why. The error is a *diag.Error of
-// kind ErrUnsupported: for kernels of blocks of threads, and where the system gives no executable pages.
+// kind ErrUnsupported: for kernels of blocks of threads, and if the system gives no executable pages.
 func Compile(m *loop.Module, machine target.Machine) (*target.Code, error) {
 	if !call.Supported {
 		return nil, diag.Unsupportedf("machine code for amd64 on another processor")
@@ -36,7 +36,7 @@ func Compile(m *loop.Module, machine target.Machine) (*target.Code, error) {
 	code := &target.Code{Machine: machine, Kernels: make([]target.Kernel, len(m.Kernels))}
 	routines := &routines{}
 	rest := &loop.Module{Name: m.Name, Dims: m.Dims, Requires: m.Requires, Limits: m.Limits}
-	var places []int
+	var indices []int
 	unlike, which := loop.Distinct(m.Kernels)
 	compiled, why := compileAll(unlike, isaOf(machine), m)
 	routines.bytes = make([]byte, 0, roomFor(compiled))
@@ -51,7 +51,7 @@ func Compile(m *loop.Module, machine target.Machine) (*target.Code, error) {
 			left := why[which[i]]
 			left.Kernel = k.Name
 			code.Left = append(code.Left, left)
-			rest.Kernels, places = append(rest.Kernels, k), append(places, i)
+			rest.Kernels, indices = append(rest.Kernels, k), append(indices, i)
 			continue
 		}
 		named := *same
@@ -66,9 +66,9 @@ func Compile(m *loop.Module, machine target.Machine) (*target.Code, error) {
 		return nil, err
 	}
 	for i, k := range others.Kernels {
-		code.Kernels[places[i]] = k
+		code.Kernels[indices[i]] = k
 	}
-	block, err := routines.place(m.Name)
+	block, err := routines.load(m.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -86,12 +86,12 @@ func held(block *mem.Block) int64 {
 	return block.Size()
 }
 
-// workspaces are those that nobody uses.
+// workspaces are the unused workspaces.
 var workspaces = sync.Pool{New: func() any { return &workspace{} }}
 
-// compileAll compiles kernels, several at a time; of those that it has no code for it says why. A panic, which is a bug
-// of ours, is such a reason, with a fault. In a test, of whatever package, it ends the compilation: a kernel that
-// became portable gives right results, and takes hundreds of times as long.
+// compileAll compiles kernels, several at a time; for a kernel without machine code, why has the reason. A panic, which
+// is a bug of ours, is such a reason, with a fault. In tests of any package it ends the compilation instead: a kernel
+// that became portable would have right results, and take hundreds of times as long.
 func compileAll(kernels []*loop.Kernel, i *isa, m *loop.Module) (compiled []*kernel, why []target.Left) {
 	compiled, why = make([]*kernel, len(kernels)), make([]target.Left, len(kernels))
 	var next atomic.Int64
@@ -119,6 +119,7 @@ func compileAll(kernels []*loop.Kernel, i *isa, m *loop.Module) (compiled []*ker
 	return compiled, why
 }
 
+// compileOne is compile, except that a panic becomes a Fault and the workspace starts afresh.
 func (w *workspace) compileOne(k *loop.Kernel, i *isa) (compiled *kernel, why target.Left) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -131,6 +132,7 @@ func (w *workspace) compileOne(k *loop.Kernel, i *isa) (compiled *kernel, why ta
 	return compiled, why
 }
 
+// isaOf returns the instruction set for a machine: AVX-512 with vectors of 64 bytes, perhaps in halves, or AVX2.
 func isaOf(machine target.Machine) *isa {
 	if machine.VectorBytes < 64 {
 		i := *avx2
@@ -150,19 +152,19 @@ type routines struct {
 	bytes []byte
 	nests []*nest
 	at    []int
-	pause *pauser // of the kernels that pause; nil if none does
+	pause *pauser // of the kernels that pause; nil if no kernel does
 }
 
-// pauser is the routine by which kernels pause: the addresses at which it saves registers, and loads them again.
+// pauser is the routine by which kernels pause: the addresses of the code that saves registers, and that restores them.
 type pauser struct {
 	isa          *isa
 	save, resume uintptr
 }
 
-// routineAlign is where routines begin: constants behind them are aligned relative to that.
+// routineAlign is the alignment of routines, in bytes: the constants after them are aligned relative to it.
 const routineAlign = 64
 
-// roomFor returns the most bytes that kernels' routines take.
+// roomFor returns an upper bound of the bytes of kernels' routines.
 func roomFor(kernels []*kernel) (bytes int) {
 	for _, k := range kernels {
 		if k == nil {
@@ -175,6 +177,7 @@ func roomFor(kernels []*kernel) (bytes int) {
 	return bytes
 }
 
+// add appends the kernel's routines, each aligned to routineAlign, and drops their own copies of the code.
 func (r *routines) add(k *kernel) {
 	if k.header > 0 {
 		if r.pause == nil {
@@ -192,7 +195,8 @@ func (r *routines) add(k *kernel) {
 	}
 }
 
-func (r *routines) place(label string) (*mem.Block, error) {
+// load maps all routines as executable pages and sets the nests' entries; nil if there is no code.
+func (r *routines) load(label string) (*mem.Block, error) {
 	if len(r.bytes) == 0 {
 		return nil, nil
 	}
@@ -216,11 +220,12 @@ func (r *routines) place(label string) (*mem.Block, error) {
 	return block, nil
 }
 
-// compile makes one kernel ready but for its code's place; where it cannot, it says why.
+// compile compiles one kernel, except for the address of its code; if the generator refuses it, reason says why.
 func compile(k *loop.Kernel, i *isa) (result *kernel, reason string) {
 	return new(workspace).compile(k, i)
 }
 
+// compile compiles a kernel; if the generator refuses it, the result is nil and reason says why.
 func (w *workspace) compile(k *loop.Kernel, i *isa) (result *kernel, reason string) {
 	reason = attempt(func() { result = w.newKernel(k, i) })
 	if reason != "" {
@@ -229,6 +234,7 @@ func (w *workspace) compile(k *loop.Kernel, i *isa) (result *kernel, reason stri
 	return result, ""
 }
 
+// newKernel compiles a kernel; it panics with a refusal, which attempt catches.
 func (w *workspace) newKernel(k *loop.Kernel, i *isa) *kernel {
 	m := w.module
 	if m == nil {
@@ -299,13 +305,13 @@ func (w *workspace) newKernel(k *loop.Kernel, i *isa) *kernel {
 		builders, tiles = append(builders, b), append(tiles, again)
 		out.nests = append(out.nests, compiled)
 	}
-	// Only now are all words of the frame known, behind which spilled values lie.
+	// Only now are all words of the frame known, after which spilled values lie.
 	end := int32(ke.words * 8)
 	spill := (end + int32(i.bits/8) - 1) / int32(i.bits/8) * int32(i.bits/8)
 	for at, b := range builders {
 		code, used, tile, longest := b.finishTiles(spill, tiles[at])
 		if longest > longestMost {
-			ke.bug("%d instructions without a place to stop", longest)
+			ke.bug("%d instructions without a point to stop", longest)
 		}
 		out.longest = max(out.longest, longest)
 		out.nests[at].code = code
@@ -369,7 +375,7 @@ func (k *kernelEmitter) routine(n loop.Nest) (b *builder, again asm.Label) {
 	return e.builder, again
 }
 
-// tile emits a tile's body: where that saves it comparisons, a second time for tiles of the interior.
+// tile emits a tile's body, and a second version for tiles of the interior if that saves comparisons.
 func (e *emitter) tile(n loop.Nest) {
 	edge, done := e.label(), e.label()
 	inside := map[sym.Name]sym.Range{}
@@ -412,9 +418,10 @@ func (e *emitter) tile(n loop.Nest) {
 	e.body(n.Body)
 }
 
+// nameOfWord returns a name whose value is in a word of the frame.
 func nameOfWord(word int) name { return name{word: word} }
 
-// note records what is done in a slower way than the schedule meant, once.
+// note records, once, that something is done in a slower way than the schedule intended.
 func (k *kernelEmitter) note(format string, args ...any) {
 	if note := fmt.Sprintf(format, args...); !slices.Contains(k.slower, note) {
 		k.slower = append(k.slower, note)

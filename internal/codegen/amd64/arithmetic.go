@@ -19,6 +19,7 @@ func (b *builder) longs(list []int64) asm.Reg {
 	return b.poolVector(bytes)
 }
 
+// unary emits a function of one operand; it refuses types that the function does not accept.
 func (e *emitter) unary(x *loop.Unary) value {
 	v := e.value(x.X)
 	dt := v.dtype
@@ -38,6 +39,7 @@ func (e *emitter) unary(x *loop.Unary) value {
 	return value{}
 }
 
+// unaryFloat emits a function of floats that are computed as f32, and rounds the result to the type.
 func (e *emitter) unaryFloat(op loop.UnaryOp, v value) value {
 	r := value{dtype: v.dtype, uniform: v.uniform}
 	x := v.lo
@@ -80,6 +82,7 @@ func (e *emitter) unaryFloat(op loop.UnaryOp, v value) value {
 	return e.settle(r)
 }
 
+// unaryDouble emits a function of f64 lanes.
 func (e *emitter) unaryDouble(op loop.UnaryOp, v value) value {
 	r := value{dtype: v.dtype, uniform: v.uniform}
 	sign := uint64(1 << 63)
@@ -122,6 +125,7 @@ func (e *emitter) unaryDouble(op loop.UnaryOp, v value) value {
 	return r
 }
 
+// unaryInteger emits a function of integer lanes, which wrap.
 func (e *emitter) unaryInteger(op loop.UnaryOp, v value) value {
 	zero := e.integer32(0)
 	sub, signed := asm.VPSUBD, v.dtype.IsSigned()
@@ -159,6 +163,7 @@ func (e *emitter) same(dt dtype.DType, v int64) value {
 	return e.constant(&loop.Const{Type: dt, Bits: loop.FromInt(dt, v)})
 }
 
+// binary emits a function of two operands; comparisons give a mask.
 func (e *emitter) binary(x *loop.Binary) value {
 	if x.Op.Test() {
 		if v, ok := e.between(x); ok {
@@ -184,8 +189,8 @@ func (e *emitter) binary(x *loop.Binary) value {
 	return e.combine(x.Op, a, b)
 }
 
-// unsignedByte reports whether an i32 is one of 0 to 255. With any word beside it, the upper halves' product, which
-// VPMADDWD adds to that of the lower halves, is 0: it takes half as long as a product of 32 bits.
+// unsignedByte reports whether an i32 is one of 0 to 255. With any word beside it, the product of the upper halves,
+// which VPMADDWD adds to that of the lower halves, is 0: it takes half as long as a product of 32 bits.
 func unsignedByte(x loop.Expr) bool {
 	c, ok := x.(*loop.Cast)
 	return ok && c.X.DType() == dtype.U8
@@ -197,7 +202,7 @@ func signedWord(x loop.Expr) bool {
 	return ok && (c.X.DType() == dtype.U8 || c.X.DType() == dtype.I8 || c.X.DType() == dtype.I16)
 }
 
-// product32 returns a product that costs less than its factors: with 1, or with a sigmoid.
+// product32 returns a product with 1 or with a sigmoid in a cheaper way; ok is false for other products.
 func (e *emitter) product32(x *loop.Binary) (value, bool) {
 	for _, f := range [][2]loop.Expr{{x.X, x.Y}, {x.Y, x.X}} {
 		switch factor := f[0].(type) {
@@ -277,6 +282,7 @@ var floatOps = map[loop.BinaryOp]asm.Op{loop.Add: asm.VADDPS, loop.Sub: asm.VSUB
 var doubleOps = map[loop.BinaryOp]asm.Op{loop.Add: asm.VADDPD, loop.Sub: asm.VSUBPD, loop.Mul: asm.VMULPD,
 	loop.Div: asm.VDIVPD}
 
+// combineFloats emits a function of two f32 values; comparisons are left to order.
 func (e *emitter) combineFloats(op loop.BinaryOp, a, b value) value {
 	r := value{dtype: a.dtype, uniform: a.uniform && b.uniform}
 	switch op {
@@ -299,7 +305,7 @@ func (e *emitter) combineFloats(op loop.BinaryOp, a, b value) value {
 }
 
 // extremes are the machine's instructions for the greater or lesser of two floats of a type. They give the second
-// operand where one is NaN, and where both are zeros.
+// operand if one operand is NaN, and if both are zeros.
 type extremes struct {
 	machine, ranged, add, compare asm.Op
 	greatest                      bool
@@ -315,7 +321,7 @@ var doubleExtremes = map[loop.BinaryOp]extremes{
 	loop.Max: {asm.VMAXPD, asm.VRANGEPD, asm.VADDPD, asm.VCMPPD, true},
 }
 
-// number returns the float that a constant has in all lanes; ok is false for what is no such constant, and for NaN.
+// number returns the float that a constant has in all lanes; ok is false for other registers, and for NaN.
 func (x extremes) number(e *emitter, r asm.Reg) (v float64, ok bool) {
 	bytes := e.constantBytes(r)
 	switch {
@@ -329,15 +335,15 @@ func (x extremes) number(e *emitter, r asm.Reg) (v float64, ok bool) {
 	return v, !math.IsNaN(v)
 }
 
-// extreme returns the least or greatest of two registers: NaN where one is NaN, and −0 less than 0, so that no order of
-// a reduction changes a bit.
+// extreme returns the lesser or greater of two registers: NaN if an operand is NaN, and −0 less than 0, so that no
+// order of a reduction changes a bit.
 func (e *emitter) extreme(in extremes, x, y asm.Reg) asm.Reg {
 	if _, number := in.number(e, y); number {
 		x, y = y, x
 	}
 	if v, number := in.number(e, x); number {
 		zero, negative := v == 0, math.Signbit(v)
-		switch r := e.three(in.machine, x, y); { // y where y is NaN, or equal
+		switch r := e.three(in.machine, x, y); { // y if y is NaN, or equal to x
 		case !zero || negative == in.greatest:
 			return r
 		case in.greatest:
@@ -364,6 +370,7 @@ func (e *emitter) extreme(in extremes, x, y asm.Reg) asm.Reg {
 	return e.or(r, e.compareWith(in.compare, int64(unordered), x, y))
 }
 
+// combineDoubles emits a function of two f64 values; comparisons are left to order.
 func (e *emitter) combineDoubles(op loop.BinaryOp, a, b value) value {
 	if in, ok := doubleOps[op]; ok {
 		return e.pairs(a.dtype, a, b, func(x, y asm.Reg) asm.Reg { return e.three(in, x, y) })
@@ -381,6 +388,7 @@ var integerOps = map[loop.BinaryOp][2]asm.Op{
 	loop.Or: {asm.VORPS, asm.VORPS}, loop.Xor: {asm.VXORPS, asm.VXORPS},
 }
 
+// combineIntegers emits a function of two integers, which wrap; comparisons are left to order.
 func (e *emitter) combineIntegers(op loop.BinaryOp, a, b value) value {
 	wide := 0
 	if a.kind() == longs {
@@ -423,7 +431,8 @@ func (e *emitter) addDot(sum, x, y asm.Reg) {
 		e.accumulate(asm.VPDPBUSD, sum, x, y)
 		return
 	}
-	// VPMADDUBSW saturates a sum of two products, which no two of at most 127 reach: the highest bits go apart.
+	// VPMADDUBSW saturates a sum of two products, which no two of at most 127 reach: the highest bits are multiplied
+	// separately.
 	ones := e.integer32(0x0001_0001)
 	low := e.three(asm.VPMADDUBSW, e.and(x, e.integer32(0x7f7f7f7f)), y)
 	high := e.three(asm.VPMADDUBSW, e.and(e.shiftRight(x, 7), e.integer32(0x01010101)), y)
@@ -454,7 +463,7 @@ func (e *emitter) shift(op loop.BinaryOp, a, b value, wide int) value {
 		}
 	}
 	if b.dtype.IsSigned() && b.dtype.Bits() < 32 {
-		b.lo = e.and(b.lo, e.integer32(int32(1)<<b.dtype.Bits()-1)) // a count is a representation: −1 is a large one
+		b.lo = e.and(b.lo, e.integer32(int32(1)<<b.dtype.Bits()-1)) // the count counts as unsigned: −1 is a large one
 	}
 	return e.settle(e.pairs(a.dtype, a, b, func(x, y asm.Reg) asm.Reg { return e.three(in[wide], x, y) }))
 }
@@ -482,7 +491,7 @@ func (e *emitter) divide(op loop.BinaryOp, a, b value) value {
 	}
 	e.assign(r, result)
 	if op == loop.FloorMod && a.dtype.IsSigned() {
-		// A remainder that is not 0 and has not the divisor's sign is one divisor off.
+		// A remainder that is not 0 and does not have the divisor's sign is one divisor off.
 		e.integerOp(asm.TEST, r, r)
 		e.jump(asm.JE, done)
 		sign := e.copyOf(r)

@@ -5,14 +5,14 @@ import "github.com/weirml/weir/internal/codegen/amd64/asm"
 // AVX-512 reads one element of 32 bits into all lanes as an operand of an instruction. That is one instruction fewer
 // than a broadcast to a register that only the next instruction reads.
 
-// broadcastOperands are the instructions whose last operand may be one; true: those that may change their last two.
+// broadcastOperands are the instructions whose last operand may be a broadcast; true if the last two may be exchanged.
 var broadcastOperands = map[asm.Op]bool{
 	asm.VADDPS: true, asm.VSUBPS: false, asm.VMULPS: true, asm.VDIVPS: false, asm.VFMADD231PS: true,
 	asm.VFNMADD231PS: true,
 	asm.VPDPBUSD:     false, asm.VPADDD: true, asm.VPSUBD: false,
 }
 
-// foldBroadcasts makes broadcasts operands of the instructions after them, where nothing else reads them.
+// foldBroadcasts makes a broadcast an operand of the next instruction, if no other instruction reads it.
 func (b *builder) foldBroadcasts() {
 	if !b.isa.masks {
 		return
@@ -47,7 +47,8 @@ func (b *builder) vectorsNamed() []int32 {
 	return named
 }
 
-// takesBroadcast makes what a broadcast reads the last operand of an instruction; false if that cannot be.
+// takesBroadcast makes a broadcast's operand the last operand of an instruction; false if the instruction does not
+// allow it.
 func takesBroadcast(in, broadcast *asm.Inst) bool {
 	swaps, known := broadcastOperands[in.Op]
 	if !known || in.Bits != broadcast.Bits || in.Mem != (asm.Mem{}) || in.Mask != asm.NoReg {

@@ -10,17 +10,17 @@ import (
 	"github.com/weirml/weir/internal/loop"
 )
 
-// isa is an instruction set as emission sees it.
+// isa is the properties of an instruction set that emission uses.
 type isa struct {
 	bits      int // of a vector register
-	lanes     int // of 32 bits in one
+	lanes     int // lanes of 32 bits in a vector register
 	registers int // vector registers
-	// opmask registers say which lanes take part; without them, vectors whose lanes are all ones or all zeros do
+	// masks are opmask registers; without them, vectors whose lanes are all ones or all zeros
 	masks   bool
-	dot     int64 // so many products of bytes a lane of 32 bits adds up at once: 4 by VPDPBUSD, 2 by VPMADDWD
-	bf16    int64 // so many of bf16: 2 by VDPBF16PS, or 0
-	squares bool  // tile registers (AMX) multiply what dot and bf16 say
-	half    *isa  // of vectors half as long, where they take half the time: products choose between them; nil elsewhere
+	dot     int64 // the number of products of bytes that a lane of 32 bits adds up at once: 4 by VPDPBUSD, 2 by VPMADDWD
+	bf16    int64 // the same for bf16: 2 by VDPBF16PS, or 0
+	squares bool  // tile registers (AMX) multiply bytes and bf16
+	half    *isa  // with vectors half as long, if they take half the time: products choose between the two; else nil
 }
 
 var (
@@ -28,7 +28,7 @@ var (
 	avx512 = &isa{bits: 512, lanes: 16, registers: 32, masks: true, dot: 2}
 )
 
-// inHalves returns the instruction set where vectors are done in two halves.
+// inHalves returns the instruction set of a machine that does vectors in two halves.
 func (i *isa) inHalves() *isa {
 	whole, half := *i, *i
 	half.bits, half.lanes = i.bits/2, i.lanes/2
@@ -45,19 +45,19 @@ type builder struct {
 	constants map[asm.Reg]asm.Mem
 	pooled    map[string]asm.Reg // the registers of constants, by their bytes
 	contents  map[asm.Reg]string // the reverse
-	// of loops, by the labels at which they begin again; one that is not here may run for ever
+	// of loops, by the labels at which they begin again; a loop that is not listed may run for ever
 	trips    map[asm.Label]trips
-	standing bool                // loops that begin now may not stop: see wholeTurns
-	backs    map[asm.Label]int64 // where a poll goes on, and how many iterations it counts
+	standing bool                // loops that begin now must not pause: see wholeTurns
+	backs    map[asm.Label]int64 // by the label at which a poll continues: the iterations that it counts
 	work     *workspace
 }
 
+// newBuilder returns a builder with a workspace of its own.
 func newBuilder(i *isa) *builder { return new(workspace).builder(i) }
 
-// workspace is memory that what is compiled first leaves to what is compiled next, by the same goroutine. Its zero
-// value is ready.
+// workspace is memory that a goroutine reuses from one compilation to the next. Its zero value is ready.
 type workspace struct {
-	module    *loop.Module // what is known of the dimensions; nil: each is 0 or more
+	module    *loop.Module // has the known facts about the dimensions; nil: each is 0 or more
 	lists     [][]asm.Inst // without contents
 	out       []asm.Inst
 	paused    []asm.Inst
@@ -73,6 +73,7 @@ type workspace struct {
 	told func(insts []asm.Inst) // if not nil, given the instructions of each routine, in machine registers
 }
 
+// builder returns an empty builder that shares the workspace's memory.
 func (w *workspace) builder(i *isa) *builder {
 	return &builder{isa: i, code: new(asm.Code), constants: map[asm.Reg]asm.Mem{}, pooled: map[string]asm.Reg{},
 		contents: map[asm.Reg]string{}, work: w}
@@ -88,6 +89,7 @@ func reuse[T any](room *[]T, n int) []T {
 	return list
 }
 
+// register returns a new virtual register of a class.
 func (b *builder) register(c asm.Class) asm.Reg {
 	b.count[c]++
 	return asm.Virtual(c, b.count[c]-1)
@@ -96,7 +98,7 @@ func (b *builder) register(c asm.Class) asm.Reg {
 func (b *builder) general() asm.Reg { return b.register(asm.General) }
 func (b *builder) vector() asm.Reg  { return b.register(asm.Vector) }
 
-// maskRegister returns a register for which lanes take part: an opmask, or a vector.
+// maskRegister returns a new register for a mask of lanes: an opmask, or a vector.
 func (b *builder) maskRegister() asm.Reg {
 	if b.isa.masks {
 		return b.register(asm.Opmask)
@@ -104,6 +106,7 @@ func (b *builder) maskRegister() asm.Reg {
 	return b.vector()
 }
 
+// emit appends an instruction.
 func (b *builder) emit(in asm.Inst) {
 	if b.insts == nil {
 		b.insts = b.list()
@@ -111,7 +114,7 @@ func (b *builder) emit(in asm.Inst) {
 	b.insts = append(b.insts, in)
 }
 
-// list returns an empty list of instructions, with room.
+// list returns an empty list of instructions with memory from the workspace.
 func (b *builder) list() []asm.Inst {
 	if n := len(b.work.lists); n > 0 {
 		l := b.work.lists[n-1]
@@ -123,14 +126,14 @@ func (b *builder) list() []asm.Inst {
 
 const firstRoom = 32 // instructions
 
-// free gives back the memory of a list that is not used any more.
+// free returns the memory of a list to the workspace; the list must not be used after it.
 func (b *builder) free(list []asm.Inst) {
 	if cap(list) > 0 {
 		b.work.lists = append(b.work.lists, list[:0])
 	}
 }
 
-// append emits a list of instructions, which is not used any more.
+// append emits a list of instructions, which must not be used after it.
 func (b *builder) append(list []asm.Inst) {
 	if len(b.insts) == 0 && cap(b.insts) == 0 {
 		b.insts = list
@@ -140,10 +143,10 @@ func (b *builder) append(list []asm.Inst) {
 	b.free(list)
 }
 
-// label returns a new label without a place.
+// label returns a new label that is not bound.
 func (b *builder) label() asm.Label { return b.code.NewLabel() }
 
-// bind gives a label its place: here.
+// bind binds a label to the next instruction.
 func (b *builder) bind(l asm.Label) { b.emit(asm.Inst{Op: asm.LABEL, To: l}) }
 
 // jump goes to a label, always (asm.JMP) or on a condition of the flags.
@@ -164,8 +167,8 @@ func isMove(in *asm.Inst) bool {
 // its own.
 func overlaps(in *asm.Inst) bool { return in.Mem.Index.Class() == asm.Vector }
 
-// whole returns the instruction, without operands, that moves whole registers of a class.
-func (b *builder) whole(c asm.Class) asm.Inst {
+// mover returns the instruction, without operands, that moves entire registers of a class.
+func (b *builder) mover(c asm.Class) asm.Inst {
 	switch c {
 	case asm.General:
 		return asm.Inst{Op: asm.MOV, Bits: 64}
@@ -175,10 +178,10 @@ func (b *builder) whole(c asm.Class) asm.Inst {
 	return asm.Inst{Op: asm.KMOVQ, Bits: 64}
 }
 
-// move returns the instruction that loads a whole register from memory, or stores it.
-func (b *builder) move(r asm.Reg, place *asm.Mem, load bool) asm.Inst {
-	in := b.whole(r.Class())
-	in.Mem = *place
+// move returns the instruction that loads an entire register from memory, or stores it.
+func (b *builder) move(r asm.Reg, at *asm.Mem, load bool) asm.Inst {
+	in := b.mover(r.Class())
+	in.Mem = *at
 	if load {
 		in.Args = [4]asm.Reg{r, asm.Memory}
 	} else {
@@ -210,6 +213,7 @@ func (b *builder) number(v int64) asm.Reg {
 	return r
 }
 
+// setNumber sets a general register to a value of 64 bits.
 func (b *builder) setNumber(r asm.Reg, v int64) {
 	if v == 0 {
 		b.emit(asm.Inst{Op: asm.MOV, Bits: 32, Args: [4]asm.Reg{r}, Imm: 0})
@@ -227,7 +231,7 @@ func (b *builder) copyOf(x asm.Reg) asm.Reg {
 
 // assign makes x the value of a register of the same class.
 func (b *builder) assign(to, x asm.Reg) {
-	in := b.whole(x.Class())
+	in := b.mover(x.Class())
 	in.Args = [4]asm.Reg{to, x}
 	b.emit(in)
 }
@@ -239,6 +243,7 @@ func (b *builder) loadWord(m asm.Mem) asm.Reg {
 	return r
 }
 
+// storeWord stores an integer of 64 bits.
 func (b *builder) storeWord(m asm.Mem, x asm.Reg) {
 	b.emit(asm.Inst{Op: asm.MOV, Bits: 64, Args: [4]asm.Reg{asm.Memory, x}, Mem: m})
 }
@@ -266,6 +271,7 @@ func (b *builder) times(x asm.Reg, v int64) asm.Reg {
 	return r
 }
 
+// log2 returns the binary logarithm of v, rounded down; 0 for v below 2.
 func log2(v int64) int {
 	n := 0
 	for v > 1 {
@@ -290,7 +296,7 @@ func (b *builder) poolVector(bytes []byte) asm.Reg {
 	return r
 }
 
-// constantBytes returns what a constant's register holds; nil for a register that is no constant.
+// constantBytes returns the bytes of a constant's register; nil for a register that is not a constant.
 func (b *builder) constantBytes(r asm.Reg) []byte {
 	if key, ok := b.contents[r]; ok {
 		return []byte(key)
@@ -298,7 +304,7 @@ func (b *builder) constantBytes(r asm.Reg) []byte {
 	return nil
 }
 
-// repeated32 returns a vector of one number of 32 or 64 bits in all lanes.
+// repeated32 returns a vector with a number in all lanes of 32 bits; repeated64 in all lanes of 64 bits.
 func (b *builder) repeated32(v uint32) asm.Reg {
 	return b.poolVector(slices.Repeat(binary.LittleEndian.AppendUint32(nil, v), b.isa.lanes))
 }
@@ -325,7 +331,7 @@ func (b *builder) iota32() asm.Reg {
 	return b.poolVector(bytes)
 }
 
-// bytesOfInst is how long instructions are, on average and rounded up.
+// bytesOfInst is the mean length of an instruction, rounded up.
 const bytesOfInst = 8
 
 // finish turns the routine into machine code. spill is the frame's first byte that is free for spilled values; the
@@ -335,8 +341,8 @@ func (b *builder) finish(spill int32) (code []byte, frame int32) {
 	return b.encode(insts), frame
 }
 
-// finishTiles is finish for a routine whose loop over tiles begins again at a label. tile is what a tile costs at most;
-// 0 if the code pauses. longest is the most that the routine does between two places at which it may return.
+// finishTiles is finish for a routine whose loop over tiles begins again at a label. tile is the greatest cost of a
+// tile; 0 if the code pauses. longest is the greatest cost between two points at which it may return.
 func (b *builder) finishTiles(spill int32, tiles asm.Label) (code []byte, frame int32, tile, longest int64) {
 	insts, frame := b.allocate(spill)
 	insts, tile = b.withPauses(insts, tiles)

@@ -8,8 +8,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// This file is about conditions: which are known, which are the same in all lanes and so branches, and in which
-// iterations of a loop they hold.
+// This file emits conditions. It decides which of them are known, which are the same in all lanes and so become
+// branches, and in which iterations of a loop they hold.
 
 // uniform reports whether an expression is the same in all lanes.
 func (e *emitter) uniform(x loop.Expr) bool {
@@ -30,8 +30,8 @@ func (e *emitter) uniform(x loop.Expr) bool {
 	return !slices.ContainsFunc(loop.Operands(x), func(y loop.Expr) bool { return !e.uniform(y) })
 }
 
-// comparison takes a comparison of two symbolic integers apart: it holds where slack is at least 0, or for Eq and Ne,
-// where it is 0 or is not.
+// comparison reads a comparison of two symbolic integers: for Ge it holds if slack is at least 0, for Eq if slack is 0,
+// for Ne if it is not.
 func comparison(x loop.Expr) (op loop.BinaryOp, slack sym.Expr, ok bool) {
 	b, ok := x.(*loop.Binary)
 	if !ok || !b.Op.Test() {
@@ -55,7 +55,8 @@ func comparison(x loop.Expr) (op loop.BinaryOp, slack sym.Expr, ok bool) {
 	return b.Op, left.X.Sub(right.X), true
 }
 
-// decided returns what a condition is for every lane there is, where the ranges of its variables tell.
+// decided returns the value of a condition that the ranges of its variables decide for all lanes; known is false for
+// others.
 func (e *emitter) decided(x loop.Expr) (holds, known bool) {
 	if op, slack, ok := comparison(x); ok {
 		lo, hi := e.bounds(e.resolveLanes(slack))
@@ -73,7 +74,7 @@ func (e *emitter) decided(x loop.Expr) (holds, known bool) {
 	}
 	first, known1 := e.decided(b.X)
 	second, known2 := e.decided(b.Y)
-	settles := b.Op == loop.Or // the value that settles the whole
+	settles := b.Op == loop.Or // the value of one side that decides the condition
 	switch {
 	case known1 && first == settles, known2 && second == settles:
 		return settles, true
@@ -83,7 +84,7 @@ func (e *emitter) decided(x loop.Expr) (holds, known bool) {
 	return false, false
 }
 
-// resolveLanes is resolve, but for the variable of the vector loop: each lane has its own value of that.
+// resolveLanes is resolve, except that it keeps the vector loop's variable, which has a value for each lane.
 func (e *emitter) resolveLanes(x sym.Expr) sym.Expr {
 	return x.Subst(func(n sym.Name) (sym.Expr, bool) {
 		b := e.names[n]
@@ -91,14 +92,14 @@ func (e *emitter) resolveLanes(x sym.Expr) sym.Expr {
 	})
 }
 
-// branch goes to a label where a uniform condition is as said.
+// branch jumps to a label if a uniform condition equals when.
 func (e *emitter) branch(x loop.Expr, when bool, to asm.Label) {
 	e.compareEarly(x)
 	e.branchOn(x, when, to)
 }
 
-// compareEarly computes what the comparisons of a condition need before any of its branches: behind one, it would not
-// be there on every way.
+// compareEarly computes the operands of all comparisons of a condition before its first branch: after a branch, they
+// would not be computed on every path.
 func (e *emitter) compareEarly(x loop.Expr) {
 	if _, known := e.decided(x); known {
 		return
@@ -115,6 +116,7 @@ func (e *emitter) compareEarly(x loop.Expr) {
 	}
 }
 
+// branchOn jumps to a label if a condition is equal to when, and falls through if not.
 func (e *emitter) branchOn(x loop.Expr, when bool, to asm.Label) {
 	if holds, known := e.decided(x); known {
 		if holds == when {
@@ -126,7 +128,7 @@ func (e *emitter) branchOn(x loop.Expr, when bool, to asm.Label) {
 		e.branchOnComparison(op, e.resolve(slack), when, to)
 		return
 	}
-	// What comes behind a branch is not computed on every way: it is forgotten.
+	// Values computed after a branch do not exist on every path, so they are dropped.
 	second := func(x loop.Expr, when bool, to asm.Label) {
 		s := e.open(nil)
 		e.branchOn(x, when, to)
@@ -144,7 +146,7 @@ func (e *emitter) branchOn(x loop.Expr, when bool, to asm.Label) {
 		if x.Op != loop.And && x.Op != loop.Or {
 			break
 		}
-		if (x.Op == loop.And) != when { // either side is enough to go
+		if (x.Op == loop.And) != when { // either side alone causes the jump
 			e.branchOn(x.X, when, to)
 			second(x.Y, when, to)
 			return
@@ -164,8 +166,8 @@ func (e *emitter) branchOn(x loop.Expr, when bool, to asm.Label) {
 	}
 }
 
-// compared returns what is compared with a number to compare slack with 0: its constant part is that number, so that
-// the rest is shared with other comparisons. mirrored says that the comparison is turned around.
+// compared splits the comparison of slack with 0 into one of rest with a number, the constant term, so that rest is
+// shared with other comparisons. mirrored is true if the comparison's direction is reversed.
 func compared(slack sym.Expr) (rest sym.Expr, limit int64, mirrored bool) {
 	constant, terms := slack.Terms()
 	rest = slack.Sub(sym.Const(constant))
@@ -175,6 +177,7 @@ func compared(slack sym.Expr) (rest sym.Expr, limit int64, mirrored bool) {
 	return rest, -constant, false
 }
 
+// branchOnComparison is branchOn for the comparison slack op 0.
 func (e *emitter) branchOnComparison(op loop.BinaryOp, slack sym.Expr, when bool, to asm.Label) {
 	rest, limit, mirrored := compared(slack)
 	taken, other := asm.JGE, asm.JL
@@ -187,7 +190,7 @@ func (e *emitter) branchOnComparison(op loop.BinaryOp, slack sym.Expr, when bool
 	case loop.Ne:
 		taken, other = asm.JNE, asm.JE
 	}
-	if constant, ok := slack.Const(); ok { // not decided by bounds, but now it is
+	if constant, ok := slack.Const(); ok { // the bounds did not decide it, but the resolved expression does
 		if (op == loop.Ge && constant >= 0 || op == loop.Eq && constant == 0 || op == loop.Ne && constant != 0) == when {
 			e.jump(asm.JMP, to)
 		}
@@ -201,7 +204,7 @@ func (e *emitter) branchOnComparison(op loop.BinaryOp, slack sym.Expr, when bool
 }
 
 // interior returns the iterations of a loop of n in which all comparisons of symbolic integers hold whatever the
-// variables of inner loops are, where these are most iterations and not all. A large body is not written three times.
+// variables of inner loops are; ok is true if these are most iterations but not all, and the body is not too large.
 func (e *emitter) interior(variable sym.Name, n int64, body []loop.Stmt) (first, end int64, ok bool) {
 	if n < 3 || size(body) > mostCopied {
 		return 0, 0, false
@@ -236,10 +239,10 @@ func (e *emitter) interior(variable sym.Name, n int64, body []loop.Stmt) (first,
 	return first, end, (first > 0 || end < n) && end-first >= (n+1)/2
 }
 
-// mostCopied is how many statements a body may have, as it is written out, of which three versions are made.
+// mostCopied is the largest number of emitted statements of a body of which three versions are made.
 const mostCopied = 200
 
-// size returns how many statements are written out for a body.
+// size returns the number of statements that are emitted for a body.
 func size(list []loop.Stmt) int64 {
 	total := int64(0)
 	for _, s := range list {

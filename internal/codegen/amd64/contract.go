@@ -9,10 +9,10 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// group emits a contraction group at the head of a body, and returns how many statements it is; 0 if there is none. A
-// group is a local, a nest that writes it, and contractions into it, each inside serial loops or none. Its sums stay in
-// registers, a tile of rows after the other. If what follows is one nest that computes something simple of the sums,
-// that is done in the registers too, and the local is never written.
+// group emits a contraction group at the head of a body, and returns the number of its statements; 0 if there is none.
+// A group is a local, a nest that writes it, and contractions into it, each inside serial loops or none. Its sums stay
+// in registers, one tile of rows after the other. If one nest follows that computes simple expressions of the sums, it
+// is done in the registers too, and the local is never written.
 func (e *emitter) group(list []loop.Stmt) int {
 	if e.vector != nil {
 		return 0
@@ -40,8 +40,8 @@ func (e *emitter) group(list []loop.Stmt) int {
 	return 0
 }
 
-// contractionGroup is a group taken apart. The row axis of the local is that of the contractions' rows; axes beside the
-// two have one element.
+// contractionGroup is the parts of a group. The local's row axis is that of the contractions' rows; its other axes,
+// besides the column axis, have one element.
 type contractionGroup struct {
 	local       *loop.Local
 	rows, cols  sym.Expr
@@ -57,12 +57,13 @@ type contraction struct {
 }
 
 // nestOfSums is a nest of at most two loops over the rows and the columns, by their variables (empty if the axis has
-// one element), and what it does.
+// one element), and its statements.
 type nestOfSums struct {
 	row, column sym.Name
 	body        []loop.Stmt
 }
 
+// groupOf returns the contractions into one local that begin a body, with the local; nil if the body has another form.
 func groupOf(list []loop.Stmt) *contractionGroup {
 	l, ok := list[0].(*loop.Local)
 	if !ok || len(list) < 3 || l.Space != 0 || len(l.Shape) < 2 || elements[l.DType] == nil {
@@ -99,15 +100,15 @@ func groupOf(list []loop.Stmt) *contractionGroup {
 	return g
 }
 
-// variesIn reports whether an expression mentions a loop's variable: a sum whose steps are more in one iteration than
-// in another, such as the last block of them, is no sum of one loop.
+// variesIn reports whether an expression mentions a loop's variable: a sum with more steps in one iteration than in
+// another, such as in the last block, is not a sum of one loop.
 func variesIn(loops []*loop.For, x sym.Expr) bool {
 	return slices.ContainsFunc(x.Vars(), func(name sym.Name) bool {
 		return slices.ContainsFunc(loops, func(f *loop.For) bool { return f.Var == name })
 	})
 }
 
-// fits reports whether a contraction adds to the whole of the group's part of the local, as those before it do.
+// fits reports whether a contraction adds to all elements of the local that the group's other contractions add to.
 func (g *contractionGroup) fits(c *loop.Contract) bool {
 	row, column := unitAxis(c.C.Row), unitAxis(c.C.Col)
 	if row < 0 || column < 0 || row == column || slices.ContainsFunc(c.C.Origin, func(x sym.Expr) bool {
@@ -143,7 +144,7 @@ func unitAxis(steps []sym.Expr) int {
 	return axis
 }
 
-// nest takes apart a nest over the rows and columns.
+// nest reads a nest over the rows and columns; ok is false for other statements.
 func (g *contractionGroup) nest(s loop.Stmt) (n nestOfSums, ok bool) {
 	n.body = []loop.Stmt{s}
 	for {
@@ -164,6 +165,7 @@ func (g *contractionGroup) nest(s loop.Stmt) (n nestOfSums, ok bool) {
 	return n, (!n.row.None() || isOne(g.rows)) && (!n.column.None() || isOne(g.cols))
 }
 
+// isOne reports whether an integer is the constant 1.
 func isOne(x sym.Expr) bool { v, ok := x.Const(); return ok && v == 1 }
 
 // at reports whether an index is the local's element at a nest's own row and column.
@@ -190,8 +192,8 @@ func (g *contractionGroup) at(index []sym.Expr, n nestOfSums) bool {
 	return true
 }
 
-// takesLast reports whether a nest does no more with the local than to read, in each iteration, the element there; it
-// is the group's last part then.
+// takesLast reports whether a nest only reads the local's element of its own iteration; it then becomes the group's
+// last nest.
 func (g *contractionGroup) takesLast(s loop.Stmt) bool {
 	n, ok := g.nest(s)
 	if !ok {
@@ -213,8 +215,7 @@ func (g *contractionGroup) takesLast(s loop.Stmt) bool {
 	return true
 }
 
-// contractions emits a group: from its first nest on in registers, to its contractions, or, where it is direct, to its
-// last nest.
+// contractions emits a group in registers: its first nest and its contractions and, if direct, its last nest.
 func (e *emitter) contractions(g *contractionGroup, direct bool) {
 	p := e.newProduct(g.local.DType, g.rows, g.cols, g.terms)
 	store := g.first.body[0].(*loop.Store)
@@ -238,6 +239,7 @@ func (e *emitter) contractions(g *contractionGroup, direct bool) {
 	p.all()
 }
 
+// unitIndex returns an index that is 1 along an axis and 0 along all others.
 func unitIndex(rank, axis int) []sym.Expr {
 	index := make([]sym.Expr, rank)
 	for i := range index {
@@ -255,7 +257,7 @@ func (e *emitter) contract(s *loop.Contract) {
 		refuse("a product of %s", m.dtype)
 	}
 	if step, ok := e.offset(s.C.Buffer, s.C.Col).Const(); !isOne(s.N) && (!ok || step != 1) {
-		refuse("a product whose columns lie apart")
+		refuse("a product whose columns are not adjacent")
 	}
 	p := e.newProduct(m.dtype, s.M, s.N, []contraction{{product: s}})
 	sums := p.stream(s.C.Buffer, e.resolve(m.offset(s.C.Origin)), e.distance(e.offset(s.C.Buffer, s.C.Row), p.ops.size))
@@ -264,17 +266,17 @@ func (e *emitter) contract(s *loop.Contract) {
 	p.all()
 }
 
-// offset returns how far steps along a buffer's axes lead, in elements.
+// offset returns the distance in elements of steps along a buffer's axes.
 func (e *emitter) offset(buffer string, steps []sym.Expr) sym.Expr {
 	m := e.k.memory(buffer)
 	return e.resolve(loop.Offset(steps, m.shape, m.strides))
 }
 
-// farApart is the most bytes between rows, or steps of a sum, that displacements are made of: a tile has at most
-// mostRows of them, and a round unrolled steps.
+// farApart is the greatest distance in bytes between rows, or steps of a sum, that displacements can express: a tile
+// has at most mostRows rows, and a round unrolled steps.
 const farApart = 1 << 26
 
-// distance returns a number of elements in bytes, as a number where that is fit for displacements.
+// distance returns a number of elements in bytes, as a constant if it is at most farApart, else in a register.
 func (e *emitter) distance(x sym.Expr, size int64) distance {
 	x = e.resolve(x)
 	if n, ok := x.Const(); ok && n <= farApart/size && n >= -farApart/size {
@@ -283,7 +285,7 @@ func (e *emitter) distance(x sym.Expr, size int64) distance {
 	return distance{register: e.times(e.integer(x), size)}
 }
 
-// iterations returns a number of steps of a sum, or of a loop.
+// iterations returns the number of steps of a sum, or of a loop, as a constant or in a register.
 func (e *emitter) iterations(x sym.Expr) distance {
 	x = e.resolve(x)
 	if n, ok := x.Const(); ok && n <= math.MaxInt32 {
@@ -324,10 +326,10 @@ func (t *registerTile) eachVector(s *stream, do func(row, vector int, at asm.Mem
 	}
 }
 
-// disp returns a number as a displacement.
+// disp returns a number as a displacement of 32 bits.
 func (t *registerTile) disp(v int64) int32 {
 	if v > 1<<30 || v < -1<<30 {
-		refuse("rows that lie far apart")
+		refuse("rows too far from each other")
 	}
 	return int32(v)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// productCase is a product as scheduling leaves it: panels of columns, each a contraction group.
+// productCase is a product in the form of scheduled kernels: panels of columns, each a contraction group.
 type productCase struct {
 	m, n, k int64
 	windows []int64        // serial loops around the product
@@ -24,17 +24,17 @@ type productCase struct {
 	dt      dtype.DType    // of the sums
 	from    [2]dtype.DType // of the operands; Invalid: dt
 	dynamic bool
-	dot     int64       // bytes of a group, the steps of one column side by side; 0: steps lie as rows
+	dot     int64       // bytes of a group, in which the steps of one column are adjacent; 0: steps are rows
 	extreme bool        // all integers of the operands are the least or the greatest of their type
 	wraps   bool        // with extreme: the greatest on the left and the least on the right, whose sums leave their type
-	packed  bool        // the right operand lies in panels
-	turned  bool        // the left operand lies by columns
-	across  bool        // the result lies by columns
-	first   string      // what the sums begin with: zero, bias
-	last    string      // what becomes of them
+	packed  bool        // the right operand is stored in panels
+	turned  bool        // the left operand is stored by columns
+	across  bool        // the result is stored by columns
+	first   string      // the initial value of the sums: zero, bias
+	last    string      // the expression of the sums
 	to      dtype.DType // with quantised: of the result, and of the residual
-	block   int64       // steps of a sum at a time, where sums stay in memory meanwhile; 0: all
-	panels  int64       // whose sums are in memory together
+	block   int64       // steps of a sum at a time, between which sums are in memory; 0: all
+	panels  int64       // the panels whose sums are in memory together
 }
 
 func (c productCase) String() string {
@@ -42,6 +42,7 @@ func (c productCase) String() string {
 		c.windows, c.width, c.rows, c.dt, c.from, c.first, c.last, c.to, c.dynamic, c.dot, c.packed, c.turned, c.across)
 }
 
+// constants returns integers as expressions.
 func constants(list ...int64) []sym.Expr {
 	out := make([]sym.Expr, len(list))
 	for i, n := range list {
@@ -170,7 +171,7 @@ func (c productCase) term(b *loop.Builder, index []sym.Expr, memory [3]*loop.Mem
 	b.Contract(height, cols, k, acc.Tile([]sym.Expr{zero, zero}, unitIndex(2, 0), unitIndex(2, 1)), left, right)
 }
 
-// made returns what the last nest makes of a sum.
+// made returns the last nest's expression of a sum.
 func (c productCase) made(b *loop.Builder, v, bias, residual loop.Expr) loop.Expr {
 	switch c.last {
 	case "relu":
@@ -203,7 +204,7 @@ func (c productCase) operandTypes() [2]dtype.DType {
 	return c.from
 }
 
-// shapes returns those of the operands.
+// shapes returns the shapes of the operands.
 func (c productCase) shapes(m, n, k sym.Expr) (x, w []sym.Expr) {
 	width := sym.Const(c.width)
 	window := constants(c.windows...)
@@ -257,7 +258,7 @@ func (c productCase) quantised(b *loop.Builder, v, bias, residual loop.Expr) loo
 	return c.rounded(v, scale*1.1, int64(c.n%4))
 }
 
-// rounded returns a number quantised: of 8 bits within the range of the type, or a part of it.
+// rounded returns a quantised number: 8 bits, within the type's range or a part of it.
 func (c productCase) rounded(v loop.Expr, scale float64, zero int64) loop.Expr {
 	real := func(x float64) loop.Expr { return loop.Number(dtype.F32, x) }
 	v = loop.Apply(loop.Round, loop.Apply2(loop.Div, v, real(scale)))
@@ -354,7 +355,7 @@ func productCases(count int, rows, widths []int64) (cases []productCase) {
 	return cases
 }
 
-// agree compares a product with the interpreter. The numbers are such that every sum is exact.
+// agree compares a product with the interpreter. The numbers make every sum exact.
 func (c productCase) agree(t *testing.T, h kerneltest.Harness) {
 	t.Helper()
 	k, dims := c.kernel()
@@ -386,7 +387,7 @@ func (c productCase) agree(t *testing.T, h kerneltest.Harness) {
 	}
 	h.Agree(t, k, dims, in, 1e-6, 0)
 	if c.dynamic { // of several columns, most often
-		slow = slices.DeleteFunc(slow, func(l target.Left) bool { return strings.Contains(l.Reason, "how many columns") })
+		slow = slices.DeleteFunc(slow, func(l target.Left) bool { return strings.Contains(l.Reason, "number of columns") })
 	}
 	if c.dot > 0 && (c.turned || c.k%c.dot != 0) { // vectors do these
 		slow = slices.DeleteFunc(slow, func(l target.Left) bool {

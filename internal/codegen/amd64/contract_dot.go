@@ -9,26 +9,26 @@ import (
 	"github.com/weirml/weir/internal/loop"
 )
 
-// A product of bytes, or of bf16, whose right operand has groups of as many steps of a sum as one instruction adds up,
-// for each column side by side, is done by groups: a lane of 32 bits holds a group of A, repeated for all columns, and
-// another one of B. Everything is exact, and wraps as the sums do. VPMADDWD multiplies two numbers of 16 bits, to which
-// bytes are widened. VPDPBUSD takes four bytes, unsigned ones on one side and signed ones on the other. If both are of
-// one kind, A is moved over by 128 to the other: 128 times the sum of each column is then too much, or too little. A
-// row of that, with 128 in the place of A, is added up beside those of the tile, and taken off them at the end.
-// VDPBF16PS adds up two products of bf16 in f32.
+// One instruction adds up a group of 2 or 4 consecutive steps of a sum of products of bytes or bf16. Such a product is
+// done by groups if the right operand stores each column's groups side by side: a lane of 32 bits holds a group of A,
+// repeated for all columns, and a group of B. Everything is exact, and wraps as the sums do. VPMADDWD multiplies two
+// numbers of 16 bits, to which bytes are widened. VPDPBUSD takes four bytes, unsigned ones on one side and signed ones
+// on the other. If both sides are signed, or both unsigned, 128 is added to or subtracted from A: each sum is then off
+// by 128 times the sum of its column. A row of these, computed with 128 in place of A, is added up beside the tile's
+// rows, and subtracted from them at the end. VDPBF16PS adds up two products of bf16 in f32.
 
-// dot says how a term's groups are read.
+// dot describes how a term's groups are read.
 type dot struct {
 	group     int64 // elements
 	size      int64 // bytes of an element
-	count     int64 // elements of A in a group that count
+	count     int64 // elements of A in a group that are multiplied
 	step      int64 // bytes from one of them to the next
 	unsignedB bool
-	shifted   bool  // A is moved over by 128
-	before    int64 // elements of A in front of those that count, which are read with them and multiplied by 0
+	shifted   bool  // A is shifted by 128
+	before    int64 // elements of A before these, which are read with them and multiplied by 0
 }
 
-// moreRows returns the rows of sums beside a tile's own.
+// moreRows returns the number of rows of sums besides a tile's own.
 func (d *dot) moreRows() int {
 	if d != nil && d.shifted {
 		return 1
@@ -36,7 +36,7 @@ func (d *dot) moreRows() int {
 	return 0
 }
 
-// dotOf returns how a contraction is done by groups: nil if it is not of the form.
+// dotOf returns how a contraction is done by groups; nil if it cannot be.
 func (p *product) dotOf(s *loop.Contract, formA, formB *operandForm) *dot {
 	row, fixedRow := p.offset(s.B.Buffer, s.B.Row).Const()
 	column, fixedColumn := p.offset(s.B.Buffer, s.B.Col).Const()
@@ -57,7 +57,7 @@ func (p *product) dotOf(s *loop.Contract, formA, formB *operandForm) *dot {
 	return d
 }
 
-// squareKind returns what tile registers call operands of two types; "" if they do not multiply them.
+// squareKind returns the name of the tile registers' product of two types; "" if there is none.
 func (p *product) squareKind(a, b dtype.DType) string {
 	whole := func(dt dtype.DType) bool { return dt == dtype.I8 || dt == dtype.U8 }
 	switch {
@@ -88,15 +88,15 @@ func (t *term) inGroups() {
 	t.formA, t.formB = whole(t.formA), whole(t.formB)
 }
 
-// readBefore has a part of a group of bytes read together with as many in front of it as make it whole, if they are
-// known to be in memory: from is the least offset of a part.
+// readBefore makes an incomplete group of bytes be read together with the bytes before it that complete it, if these
+// are known to be in memory; from is the least offset of an incomplete group.
 func (d *dot) readBefore(from int64) {
 	if d != nil && d.size == 1 && d.count < d.group && d.step == d.size && from >= d.group-d.count {
 		d.before = d.group - d.count
 	}
 }
 
-// readRight reads a vector of groups of B. Those of a part of a group move to the places that A has it at.
+// readRight reads a vector of groups of B. The bytes of an incomplete group move to A's positions.
 func (t *registerTile) readRight(m *term, r asm.Reg, vector int, at asm.Mem, masked bool) {
 	t.readRun(m.formB, r, vector, at, masked)
 	if m.dot != nil && m.dot.before > 0 {
@@ -123,7 +123,7 @@ func (t *registerTile) readGroup(d *dot, f *operandForm, r asm.Reg, at func(i in
 		}
 		t.emit(asm.Inst{Op: asm.VMOVD, Args: [4]asm.Reg{r, all}})
 		t.wide(asm.VPBROADCASTD, r, r)
-		if f.extend != asm.NoOp { // a group in two bytes: the same in each place of them
+		if f.extend != asm.NoOp { // a group in two bytes: repeated in each two bytes
 			t.wide(asm.VPBROADCASTW, r, r)
 			t.wide(f.extend, r, r)
 		}
@@ -133,10 +133,10 @@ func (t *registerTile) readGroup(d *dot, f *operandForm, r asm.Reg, at func(i in
 	}
 }
 
-// shift returns the register with what A is moved over by, in the bytes that count.
+// shift returns the register with the number by which A is shifted, in the bytes that are multiplied.
 func (t *registerTile) shift() asm.Reg { return asm.V(t.isa.registers - 1) }
 
-// beginShifted makes ready for a term whose left operand is moved over.
+// beginShifted prepares a term whose left operand is shifted.
 func (t *registerTile) beginShifted(m *term) {
 	if m.dot.moreRows() == 0 {
 		return
@@ -148,7 +148,7 @@ func (t *registerTile) beginShifted(m *term) {
 	}
 }
 
-// endShifted takes off the sums what moving over added to them.
+// endShifted subtracts from the sums the effect of the shift.
 func (t *registerTile) endShifted(m *term) {
 	if m.dot.moreRows() == 0 {
 		return

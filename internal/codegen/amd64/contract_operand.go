@@ -5,14 +5,15 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 )
 
-// operandForm is how a tile reads elements of a type as lanes of its sums' type. Narrower ones are widened as they are
-// read, to the numbers that they are: nothing is kept wide but in registers.
+// operandForm describes how a tile reads elements of a type as lanes of its sums' type. Narrower elements are widened
+// to the same numbers as they are read; memory stays narrow.
 type operandForm struct {
-	size   int64
-	extend asm.Op // widens a part of a register, or of memory, to all of one; NoOp: elements are of the sums' type
-	repeat asm.Op // reads one narrow element into each place of a register
-	high   bool   // what was widened is the upper half of its lane
-	number asm.Op // makes lanes' numbers of what was widened; NoOp: it is them
+	size int64
+	// widens the low elements of a register, or memory, to a full register; NoOp: elements are of the sums' type
+	extend asm.Op
+	repeat asm.Op // reads one narrow element into every element of a register
+	high   bool   // the element is the upper half of its lane
+	number asm.Op // converts widened lanes to numbers; NoOp: they are numbers
 }
 
 var floatForms = map[dtype.DType]*operandForm{
@@ -40,7 +41,7 @@ var operandForms = map[dtype.DType]map[dtype.DType]*operandForm{
 	dtype.U32: integerForms,
 }
 
-// formOf returns the form of elements whose products are added up in sums; nil if there is none.
+// formOf returns the form of elements whose products are added up in sums of a type; nil if there is none.
 func formOf(from, sums dtype.DType) *operandForm { return operandForms[sums][from] }
 
 // readOne reads an element into all lanes.
@@ -50,7 +51,7 @@ func (t *registerTile) readOne(f *operandForm, r asm.Reg, at asm.Mem) {
 		return
 	}
 	bits := uint16(t.isa.bits)
-	if !f.high { // as much as is widened
+	if !f.high { // as many elements as are widened
 		bits = max(128, uint16(int64(bits)*f.size/t.ops.size))
 	}
 	t.emit(asm.Inst{Op: f.repeat, Bits: bits, Args: [4]asm.Reg{r, asm.Memory}, Mem: at})
@@ -74,7 +75,7 @@ func (t *registerTile) toHigh(r asm.Reg) {
 	t.emit(asm.Inst{Op: asm.VPSLLD, Bits: uint16(t.isa.bits), Args: [4]asm.Reg{r, r}, Imm: 16})
 }
 
-// readRun reads a vector of a row: where it is masked, without touching what is beyond the lanes that there are.
+// readRun reads a vector of a row; if it is masked, without touching memory beyond its lanes.
 func (t *registerTile) readRun(f *operandForm, r asm.Reg, vector int, at asm.Mem, masked bool) {
 	switch {
 	case f.extend == asm.NoOp && masked:
@@ -116,7 +117,7 @@ func (t *registerTile) insertLanes(f *operandForm, r asm.Reg, at asm.Mem) {
 	})
 }
 
-// readLeft reads a row's element of A, the dispA-th byte from where the step's elements are.
+// readLeft reads a row's element of A, at displacement dispA from the step's elements.
 func (t *registerTile) readLeft(m *term, r asm.Reg, rows rowBases, row int, dispA int64) {
 	if m.dot != nil {
 		t.readGroup(m.dot, m.formA, r, func(i int64) asm.Mem { return rows.at(row, dispA+i*m.dot.step) })

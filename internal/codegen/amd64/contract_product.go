@@ -8,25 +8,25 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// product is a contraction on its way into registers.
+// product is a contraction group whose sums are computed in registers.
 type product struct {
 	*emitter
 	ops     *elementOps
 	rows    sym.Expr
 	cols    sym.Expr
-	height  asm.Reg // rows, if they are no number
-	width   asm.Reg // and columns
+	height  asm.Reg // rows, if they are not a constant
+	width   asm.Reg // columns, likewise
 	terms   []*term
 	streams []*stream
-	whole   bool // what is written may be written in whole vectors
+	whole   bool // results may be written in full vectors
 	start   func(t *registerTile)
 	finish  func(t *registerTile)
-	fetch   func(t *registerTile) // before the products; nil: nothing is
+	fetch   func(t *registerTile) // prefetches before the products; nil if nothing is prefetched
 	cleared bool                  // start makes all sums 0
-	save    *stream               // to which finish writes them; nil: it does otherwise
+	save    *stream               // the stream to which finish writes the sums; nil if it does something else
 }
 
-// newProduct prepares what the tiles need, before the first of them.
+// newProduct prepares the operands of all tiles, before the first tile.
 func (e *emitter) newProduct(dt dtype.DType, rows, cols sym.Expr, list []contraction) *product {
 	p := &product{emitter: e, ops: elements[dt], rows: e.resolve(rows), cols: e.resolve(cols)}
 	if _, ok := p.rows.Const(); !ok {
@@ -59,7 +59,7 @@ func (p *product) term(dt dtype.DType, c contraction) *term {
 		deepA: p.distance(p.offset(s.A.Buffer, s.A.Col), formA.size),
 		deepB: p.distance(p.offset(s.B.Buffer, s.B.Row), formB.size)}
 	if step, ok := p.offset(s.B.Buffer, s.B.Col).Const(); t.dot == nil && !isOne(p.cols) && (!ok || step != 1) {
-		refuse("a product with columns that lie apart")
+		refuse("a product whose columns are not adjacent")
 	}
 	forward := true // along rows, and with each loop
 	if lo, _ := p.bounds(p.offset(s.A.Buffer, s.A.Row)); lo < 0 {
@@ -159,7 +159,7 @@ func (p *product) all() {
 	p.bind(end)
 }
 
-// few takes apart the length of a tile: full but for the last one, which is rest.
+// few splits an extent in tiles: all have full elements except the last, which has rest.
 func (p *product) few(x sym.Expr) (full, rest int64, ok bool) {
 	args := x.MinArgs()
 	if len(args) != 2 {
@@ -198,11 +198,12 @@ func (p *product) columns(n int64) {
 	p.tiles(isa, int(vectors), known(n%lanes))
 }
 
+// lanesOf returns the number of lanes of a vector for a type of sums.
 func (i *isa) lanesOf(ops *elementOps) int64 { return int64(i.bits/8) / ops.size }
 
-// vectorsFor chooses the length of vectors for so many columns, where a machine has a choice that costs nothing: half
-// as long where half of a vector would be empty, where a row has one vector, whose every product would need a read as
-// long, and for few rows, which wait for memory: reads of half the length are faster there.
+// vectorsFor chooses the length of vectors for so many columns, on machines on which half vectors take half the time.
+// It chooses halves if half of a vector would be empty, if a row has one vector, whose every product would need a full
+// read, and for few rows, which wait for memory, where reads of half the length are faster.
 func (p *product) vectorsFor(n int64) *isa {
 	half := p.isa.half
 	narrow := func(t *term) bool { return t.dot != nil || t.formA.size != p.ops.size || t.formB.size != p.ops.size }
@@ -272,7 +273,7 @@ func (p *product) tiles(isa *isa, vectors int, part distance) {
 		p.bind(end)
 		return
 	}
-	// Full tiles while there are two of them left, then two even ones, or one.
+	// Full tiles while at least two of them are left, then two tiles of even size, or one.
 	left, size, again := p.copyOf(count), p.general(), p.label()
 	p.integerOp(asm.TEST, left, left)
 	p.jump(asm.JLE, end)
@@ -309,11 +310,12 @@ func (p *product) tiles(isa *isa, vectors int, part distance) {
 	p.bind(end)
 }
 
-// mostRowsAhead is the most rows, if there is no number of them, that a panel's next one is fetched during.
+// mostRowsAhead is the largest number of rows during which a panel's next one is fetched, if the number is not
+// constant.
 const mostRowsAhead = 1 << 10
 
-// rowsAhead returns how many rows are expected while the next panel is fetched: of a part of named extents, as many as
-// whole parts have; 0 if nothing is known.
+// rowsAhead returns the number of rows expected while the next panel is fetched: for a block whose extent is named,
+// that of a full block; 0 if nothing is known.
 func (p *product) rowsAhead() int64 {
 	if n, ok := p.rows.Const(); ok {
 		return n
@@ -327,8 +329,8 @@ func (p *product) rowsAhead() int64 {
 	return 0
 }
 
-// mostRows returns the most rows of a tile: more would only lengthen the code. With few registers, some are left for
-// what is made of the sums of a single vector.
+// mostRows returns the largest number of rows of a tile: more would only lengthen the code. With few registers, some
+// are kept for the expressions of a single vector's sums.
 func mostRows(isa *isa, vectors int) int {
 	if vectors == 1 && isa.registers < 32 {
 		return 8

@@ -11,7 +11,7 @@ import (
 // This file converts a tile's sums to and from the integers of a quantised result. Registers hold narrow integers as
 // lanes of i32.
 
-// cast returns a conversion among i32, f32 and narrower integers.
+// cast emits a conversion among i32, f32 and narrower integers.
 func (x *sumExpressions) cast(t *registerTile, v *loop.Cast, row, vector int, at func(*stream) asm.Mem) (asm.Reg,
 	bool) {
 	from := v.X.DType()
@@ -30,24 +30,24 @@ func (x *sumExpressions) cast(t *registerTile, v *loop.Cast, row, vector int, at
 			return x.quantise(t, q, row, vector, at)
 		}
 		if within(v) {
-			return x.whole(t, v, row, vector, at)
+			return x.truncated(t, v, row, vector, at)
 		}
 	}
 	refuse("a conversion of %s to %s among sums", from, v.Type)
 	return asm.NoReg, false
 }
 
-// widened reports whether an expression is narrow floats that registers hold as f32.
+// widened reports whether an expression has narrow floats, which registers hold as f32.
 func (x *sumExpressions) widened(v loop.Expr) bool {
 	l, ok := v.(*loop.Load)
-	return ok && x.places[l].narrow != nil && l.Type.IsFloat()
+	return ok && x.locations[l].narrow != nil && l.Type.IsFloat()
 }
 
 // inLanes reports whether lanes of i32 hold all numbers of a type.
 func inLanes(dt dtype.DType) bool { return integerForms[dt] != nil && dt != dtype.U32 }
 
-// within reports whether a conversion's operand is kept, by a maximum and a minimum, within its type's range; it may be
-// NaN.
+// within reports whether a maximum and a minimum keep a conversion's operand within the result type's range; it may
+// still be NaN.
 func within(c *loop.Cast) bool {
 	low, high, v := math.Inf(-1), math.Inf(1), c.X
 	for {
@@ -62,8 +62,8 @@ func within(c *loop.Cast) bool {
 	return c.Type.Bits() <= 16 && low <= high && low >= float64(c.Type.MinInt()) && high <= float64(c.Type.MaxInt())
 }
 
-// whole returns floats within a type's range without their fractions; NaN becomes 0.
-func (x *sumExpressions) whole(t *registerTile, v *loop.Cast, row, vector int, at func(*stream) asm.Mem) (asm.Reg,
+// truncated converts floats within a type's range to integers, toward zero; NaN becomes 0.
+func (x *sumExpressions) truncated(t *registerTile, v *loop.Cast, row, vector int, at func(*stream) asm.Mem) (asm.Reg,
 	bool) {
 	r, own := x.value(t, v.X, row, vector, at)
 	to := t.result(r, own)
@@ -73,7 +73,7 @@ func (x *sumExpressions) whole(t *registerTile, v *loop.Cast, row, vector int, a
 	return to, true
 }
 
-// quantise returns a quotient by a constant that is rounded and kept within bounds.
+// quantise emits a quotient by a constant that is rounded and kept within bounds.
 func (x *sumExpressions) quantise(t *registerTile, q quantised, row, vector int, at func(*stream) asm.Mem) (asm.Reg,
 	bool) {
 	from, own := x.value(t, q.x, row, vector, at)
@@ -90,7 +90,8 @@ func (x *sumExpressions) quantise(t *registerTile, q quantised, row, vector int,
 			t.give(from)
 		}
 	}
-	// NaN becomes the machine's second operand: the least. If that is not 0 at the end, NaN is made so.
+	// For NaN the machine gives the second operand, the least value. If that does not become 0 at the end, NaN is set to
+	// 0.
 	numbers := asm.NoReg
 	if q.low != 0 {
 		numbers = t.numbers(r)
@@ -118,6 +119,7 @@ func (t *registerTile) numbers(r asm.Reg) (mask asm.Reg) {
 	return mask
 }
 
+// only sets the lanes of r outside the mask to 0; without opmasks it also frees the mask's register.
 func (t *registerTile) only(r, mask asm.Reg) {
 	if t.isa.masks {
 		t.emit(asm.Inst{Op: asm.VMOVUPS, Bits: uint16(t.isa.bits), Args: [4]asm.Reg{r, r}, Mask: mask, Zero: true})
@@ -144,7 +146,7 @@ func (t *registerTile) rounded(to, from asm.Reg, mode int64) {
 	t.emit(asm.Inst{Op: op, Bits: uint16(t.isa.bits), Args: [4]asm.Reg{to, from}, Imm: mode})
 }
 
-// storeIntegers writes a vector of integers as narrow ones, which have their numbers.
+// storeIntegers writes a vector of integers as narrow ones of the same values.
 func (t *registerTile) storeIntegers(at asm.Mem, f *operandForm, vector int, r asm.Reg) {
 	partial := t.partial(vector)
 	if t.isa.masks {
@@ -215,7 +217,7 @@ func (t *registerTile) eachLane(do func(i int64)) {
 	t.bind(end)
 }
 
-// needs returns about how many registers an expression takes while it is computed.
+// needs returns an estimate of the registers that the computation of an expression takes.
 func (x *sumExpressions) needs(v loop.Expr) int {
 	switch v := v.(type) {
 	case *loop.Load:

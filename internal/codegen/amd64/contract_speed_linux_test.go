@@ -15,7 +15,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// threadTime returns the seconds that this thread has run: what other processes do meanwhile does not count.
+// threadTime returns the seconds that this thread has run; other processes' time does not count.
 func threadTime(t testing.TB) float64 {
 	const clockThreadTime = 3 // CLOCK_THREAD_CPUTIME_ID
 	var now syscall.Timespec
@@ -65,6 +65,7 @@ func readKernel(t testing.TB, i *isa) *kernel {
 	return probe(t, b)
 }
 
+// probe makes a kernel of a builder's instructions, executable until the test ends.
 func probe(t testing.TB, b *builder) *kernel {
 	t.Helper()
 	b.emit(asm.Inst{Op: asm.MOV, Bits: 32, Args: [4]asm.Reg{asm.RAX}, Imm: 0})
@@ -73,7 +74,7 @@ func probe(t testing.TB, b *builder) *kernel {
 	r := &routines{}
 	k := &kernel{nests: []nest{{code: code}}}
 	r.add(k)
-	block, err := r.place("probe")
+	block, err := r.load("probe")
 	if err != nil {
 		t.Skip(err)
 	}

@@ -7,16 +7,15 @@ import (
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
 )
 
-// A product by groups of four bytes is done in the tile registers where the machine has them (AMX): each has 16 rows of
-// 64 bytes. Four of them, two by two, hold sums of 32 bits; the others a square of A, 16 rows of 16 groups, and one of
-// B, 16 groups of 16 columns, which is how B lies in memory. All squares of a block of rows are of one shape: of two
-// halves of a block with an odd number of rows the second begins in the last row of the first, which is computed twice;
-// so it is with columns. Groups that are left over have squares of their own, with fewer groups. The blocks of a known
-// number of rows are of one shape as well.
+// A product by groups of four bytes is done in tile registers if the machine has them (AMX): each has 16 rows of 64
+// bytes. Four of them, two by two, hold sums of 32 bits; the others hold a square of A, 16 rows of 16 groups, and one
+// of B, 16 groups of 16 columns, in B's layout in memory. All squares of a block of rows have one shape: if a block has
+// an odd number of rows, its second half begins in the last row of the first, which is computed twice; columns
+// likewise. The remaining groups have squares of their own, with fewer groups. All blocks of a known number of rows
+// have one shape.
 //
-// Configuring the registers takes as long as ten products of squares. They stay configured for as many blocks as may be
-// computed without a return to Go, in which what a thread's registers are configured for is not kept, and are released
-// then.
+// Configuring the registers takes as long as ten products of squares. A return to Go loses the configuration, so they
+// stay configured for as many blocks as may be computed without one, and are then released.
 
 // The shape of a tile register.
 const (
@@ -36,26 +35,26 @@ const (
 	leftSquare, rightSquare, leftRest, rightRest = 4, 5, 6, 7
 )
 
-// squares is a product on its way into tile registers.
+// squares is a product that is computed in tile registers.
 type squares struct {
 	*product
 	width  int64   // columns of a square
 	starts []int64 // the squares' first columns
-	rest   int64   // groups of a term that fill no square; 0: there are none
+	rest   int64   // groups of a term that do not fill a square; 0 if there are none
 	line   int64   // bytes of a row of sums in the frame; 0: sums are in memory
-	at     int32   // where the frame has them
-	config int32   // where the frame has a configuration for blocks whose rows are in a register
+	at     int32   // where they are in the frame
+	config int32   // where the frame has the configuration for blocks whose rows are in a register
 	cost   int64   // of a block's products
 }
 
-// squaresOf prepares a product for the tile registers; if it is not of the form, it says why. part is the columns that
-// the last of so many vectors has.
+// squaresOf prepares a product for the tile registers; if it cannot be done there, reason says why. part is the columns
+// that the last of so many vectors has.
 func (p *product) squaresOf(vectors int, part distance) (q *squares, reason string) {
 	if rows, ok := p.rows.Const(); ok && rows < fewestSquareRows {
 		return nil, fmt.Sprintf("%d rows are fewer than %d", rows, fewestSquareRows)
 	}
 	if !part.known() {
-		return nil, "how many columns there are is not known"
+		return nil, "the number of columns is not known"
 	}
 	lanes := p.isa.lanesOf(p.ops)
 	n := int64(vectors) * lanes
@@ -97,7 +96,7 @@ func (p *product) squaresOf(vectors int, part distance) (q *squares, reason stri
 	return q, ""
 }
 
-// noSquares returns why a term is not of a form for tile registers; "" if it is.
+// noSquares returns why a term cannot be done in tile registers; "" if it can.
 func (t *term) noSquares() string {
 	d := t.dot
 	switch {
@@ -106,13 +105,13 @@ func (t *term) noSquares() string {
 	case d.count != d.group:
 		return fmt.Sprintf("its sums leave over a group of %d steps, not %d", d.count, d.group)
 	case d.step != d.size:
-		return "the steps of its left operand lie apart"
+		return "the steps of its left operand are not adjacent"
 	case !t.depth.known() || t.depth.fixed < 1:
 		return "the length of its sums is not known"
 	case !t.deepA.is(4):
-		return "the groups of its left operand lie apart"
+		return "the groups of its left operand are not adjacent"
 	case !t.deepB.known():
-		return "how far the groups of its right operand lie apart is not known"
+		return "the distance of its right operand's groups is not known"
 	}
 	for _, s := range t.serial {
 		if !s.extent.known() {
@@ -122,8 +121,8 @@ func (t *term) noSquares() string {
 	return ""
 }
 
-// inSquares returns the product in tile registers; nil if it is not of the form. Then, if its elements are, a note says
-// why, unless rows are so few that vectors are faster.
+// inSquares returns the product in tile registers; nil if it cannot be done there. If its element types would allow it,
+// a note then says why, unless there are so few rows that vectors are faster.
 func (p *product) inSquares(vectors int, part distance) *squares {
 	if !p.isa.squares {
 		return nil
@@ -152,7 +151,7 @@ const (
 	squareReadCost    = 16
 )
 
-// squareRoom returns where the frame has room for a configuration, and for sums; all products of a kernel share it.
+// squareRoom reserves bytes of the frame for a configuration and for sums, which all products of a kernel share.
 func (k *kernelEmitter) squareRoom(bytes int64) int32 {
 	if bytes > k.squareBytes {
 		const line = 64 / 8
@@ -196,7 +195,7 @@ func (q *squares) all() {
 		q.bind(end)
 		return
 	}
-	// Whole blocks while there are two of them left, then two even ones, or one.
+	// Full blocks while at least two of them are left, then two blocks of even size, or one.
 	left, size, again := q.copyOf(q.product.height), q.general(), q.label()
 	q.integerOp(asm.TEST, left, left)
 	q.jump(asm.JLE, end)
@@ -270,10 +269,10 @@ func (q *squares) even(n int64) {
 	}
 }
 
-// finishCost is about what it costs to finish a row of a square's sums.
+// finishCost is an estimate of the cost of finishing a row of a square's sums.
 const finishCost = 48
 
-// configured has body run while the registers are configured, without a return to Go.
+// configured emits body between the configuration of the registers and their release, without a return to Go.
 func (b *squareBlock) configured(body func()) {
 	b.configure()
 	func() {
@@ -324,13 +323,14 @@ func (q *squares) configuration(height int64) []byte {
 	return config
 }
 
+// configure loads the shapes of the tile registers for the block's height.
 func (b *squareBlock) configure() {
 	if b.height.known() {
 		pool := b.code.Constant(b.configuration(b.height.fixed))
 		b.builder.emit(asm.Inst{Op: asm.LDTILECFG, Args: [4]asm.Reg{asm.Memory}, Mem: asm.Mem{Pool: pool}})
 		return
 	}
-	// The rows of all registers are eight bytes of the configuration, those of five registers the block's.
+	// Eight bytes of the configuration are the registers' numbers of rows; for five registers it is the block's.
 	rest := b.rest
 	if rest == 0 {
 		rest = squareRows
@@ -360,7 +360,7 @@ func (b *squareBlock) below(row distance) distance {
 	return distance{register: r}
 }
 
-// sumRows returns where the sums of a block's halves are in memory, and how far their rows are apart.
+// sumRows returns the addresses of the sums of a block's halves in memory, and the distance of their rows.
 func (b *squareBlock) sumRows(s *stream) (at [2]asm.Mem, stride asm.Reg) {
 	row, base, disp := known(b.line), frameRegister, b.at
 	if b.line == 0 {
@@ -377,7 +377,7 @@ func (b *squareBlock) sumRows(s *stream) (at [2]asm.Mem, stride asm.Reg) {
 	return at, stride
 }
 
-// first returns where a block's first row is in a stream.
+// first returns the address of a block's first row in a stream.
 func (b *squareBlock) first(s *stream) asm.Reg {
 	if b.again == 0 {
 		return s.at
@@ -387,6 +387,7 @@ func (b *squareBlock) first(s *stream) asm.Reg {
 	return r
 }
 
+// inRegister returns a distance in a general register.
 func (b *squareBlock) inRegister(d distance) asm.Reg {
 	if d.known() {
 		return b.number(d.fixed)
@@ -401,9 +402,9 @@ func (b *squareBlock) products() {
 		each := func(at [2]asm.Mem, do func(register int, at asm.Mem)) {
 			for half := range b.halves {
 				for i, column := range columns {
-					place := at[half]
-					place.Disp += int32(4 * column)
-					do(2*half+i, place)
+					address := at[half]
+					address.Disp += int32(4 * column)
+					do(2*half+i, address)
 				}
 			}
 		}
@@ -425,7 +426,7 @@ func (b *squareBlock) read(register int, at asm.Mem) {
 	b.builder.emit(asm.Inst{Op: asm.TILELOADD, Args: [4]asm.Reg{asm.T(register), asm.Memory}, Mem: at})
 }
 
-// loop emits body n times, without a place to stop.
+// loop emits body n times, without a pause between.
 func (b *squareBlock) loop(n int64, body func()) {
 	if n <= 1 {
 		if n == 1 {

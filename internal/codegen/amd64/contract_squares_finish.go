@@ -21,7 +21,7 @@ func (m *term) squareProduct() asm.Op {
 	return asm.TDPBSSD
 }
 
-// finishRows does with a block's sums in the frame what is to be done with them, in vectors, and moves the streams on.
+// finishRows runs the last nest on a block's sums in the frame, in vectors, and advances the streams.
 func (b *squareBlock) finishRows() {
 	if b.line == 0 {
 		for _, s := range b.streams {
@@ -74,5 +74,5 @@ func (b *squareBlock) finishRows() {
 	})
 }
 
-// mostFinishRows is the most rows whose sums are finished at once.
+// mostFinishRows is the largest number of rows whose sums are finished at once.
 const mostFinishRows = 4

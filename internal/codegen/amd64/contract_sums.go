@@ -11,31 +11,31 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// sumExpressions computes simple expressions of a tile's sums where they lie. What it does not know, or has no
-// registers for, it refuses.
+// sumExpressions computes simple expressions of a tile's sums in their registers. It refuses other expressions, and
+// those for which there are too few registers.
 type sumExpressions struct {
-	group  *contractionGroup
-	nest   nestOfSums
-	dtype  dtype.DType
-	places map[any]place // of loads and stores
-	lets   map[string]asm.Reg
-	once   bool // a sum is read once, and its register is free from then on
+	group     *contractionGroup
+	nest      nestOfSums
+	dtype     dtype.DType
+	locations map[any]location // of loads and stores
+	lets      map[string]asm.Reg
+	once      bool // a sum is read once, and its register is free after that
 }
 
-// place is where a load or a store finds a tile's elements: in the rows of a stream, side by side or one for all
-// columns.
-type place struct {
+// location describes how a load or a store finds a tile's elements: in the rows of a stream, either adjacent columns or
+// one element for all columns.
+type location struct {
 	stream *stream
 	lanes  bool
-	narrow *operandForm // of elements that registers hold as f32 or i32; nil: they are as wide as sums
-	turned bool         // rows lie side by side, and columns so far apart
+	narrow *operandForm // the form of elements that registers hold as f32 or i32; nil if they are as wide as sums
+	turned bool         // rows are adjacent, and columns have this distance
 	column distance
 	far    bool // of a store: in memory that is too large for the caches
 }
 
 // expressions prepares a nest's loads and stores.
 func (p *product) expressions(g *contractionGroup, n nestOfSums) *sumExpressions {
-	x := &sumExpressions{group: g, nest: n, dtype: g.local.DType, places: map[any]place{}}
+	x := &sumExpressions{group: g, nest: n, dtype: g.local.DType, locations: map[any]location{}}
 	reads := 0
 	for _, s := range n.body {
 		for _, v := range loop.Values(s) {
@@ -48,7 +48,7 @@ func (p *product) expressions(g *contractionGroup, n nestOfSums) *sumExpressions
 				case l.Mask != nil:
 					refuse("a masked load")
 				default:
-					x.places[l] = p.placeOf(x, l.From, l.Index)
+					x.locations[l] = p.locationOf(x, l.From, l.Index)
 				}
 			})
 		}
@@ -56,12 +56,12 @@ func (p *product) expressions(g *contractionGroup, n nestOfSums) *sumExpressions
 			if s.Mask != nil {
 				refuse("a masked store")
 			}
-			at := p.placeOfStore(x, n, s)
+			at := p.locationOfStore(x, n, s)
 			if at.narrow != nil && !(at.narrow.high && p.isa.masks || p.k.memory(s.To).dtype.IsInt()) {
 				refuse("elements of %s made of sums", p.k.memory(s.To).dtype)
 			}
 			at.lanes, at.far = true, !at.turned && at.stream.row.known() && p.exceeds(s.To, farBytes)
-			x.places[s] = at
+			x.locations[s] = at
 			x.once = !at.turned
 		}
 	}
@@ -69,11 +69,11 @@ func (p *product) expressions(g *contractionGroup, n nestOfSums) *sumExpressions
 	return x
 }
 
-// farBytes is the size from which on a buffer's lines are fetched before they are written: about what a core's own
-// caches hold.
+// farBytes is the size of a buffer whose lines are fetched before they are written: about the size of a core's own
+// caches.
 const farBytes = 1 << 20
 
-// exceeds reports whether a parameter may have more bytes than these, as far as its extents are known.
+// exceeds reports whether a parameter may have more than so many bytes, as far as its extents are known.
 func (p *product) exceeds(buffer string, bytes float64) bool {
 	m := p.k.memory(buffer)
 	if m.param == nil {
@@ -87,28 +87,29 @@ func (p *product) exceeds(buffer string, bytes float64) bool {
 	return size > bytes
 }
 
-// placeOfStore returns where a store finds a tile's elements. Only the last may have its columns apart: nothing reads
-// the sums after it.
-func (p *product) placeOfStore(x *sumExpressions, n nestOfSums, s *loop.Store) place {
+// locationOfStore returns the location of a store. Only the last store may have columns that are not adjacent: nothing
+// reads the sums after it.
+func (p *product) locationOfStore(x *sumExpressions, n nestOfSums, s *loop.Store) location {
 	m := p.k.memory(s.To)
 	ops := elements[m.dtype]
 	down, across, offset := p.stepsOf(x, m.offset(s.Index))
 	step, fixed := across.Const()
 	if n.column.None() || n.row.None() || fixed && (step == 0 || step == 1) || !isOne(down) || ops == nil ||
 		ops.size != 4 || p.ops.size != 4 {
-		at := p.placeOf(x, s.To, s.Index)
+		at := p.locationOf(x, s.To, s.Index)
 		if !at.lanes && !n.column.None() {
-			refuse("a store of columns that lie apart")
+			refuse("a store of columns that are not adjacent")
 		}
 		return at
 	}
 	if s != n.body[len(n.body)-1] {
-		refuse("a store of columns that lie apart, and another after it")
+		refuse("a store of columns that are not adjacent, and another after it")
 	}
-	return place{stream: p.stream(s.To, offset, known(p.ops.size)), turned: true, column: p.distance(across, p.ops.size)}
+	return location{stream: p.stream(s.To, offset, known(p.ops.size)), turned: true,
+		column: p.distance(across, p.ops.size)}
 }
 
-// stepsOf returns how far an offset moves with a nest's rows and columns, and what is left of it.
+// stepsOf splits an offset into its steps along a nest's rows and columns, and the rest.
 func (p *product) stepsOf(x *sumExpressions, offset sym.Expr) (down, across, rest sym.Expr) {
 	offset = p.resolve(offset)
 	take := func(variable sym.Name, coef *sym.Expr) {
@@ -127,7 +128,8 @@ func (p *product) stepsOf(x *sumExpressions, offset sym.Expr) (down, across, res
 	return down, across, offset
 }
 
-func (p *product) placeOf(x *sumExpressions, buffer string, index []sym.Expr) place {
+// locationOf returns the location of an access; it refuses columns with a step other than 0 or 1.
+func (p *product) locationOf(x *sumExpressions, buffer string, index []sym.Expr) location {
 	m := p.k.memory(buffer)
 	size, narrow := p.ops.size, (*operandForm)(nil)
 	if ops := elements[m.dtype]; ops == nil || ops.size != size {
@@ -142,17 +144,17 @@ func (p *product) placeOf(x *sumExpressions, buffer string, index []sym.Expr) pl
 	down, across, offset := p.stepsOf(x, m.offset(index))
 	step, ok := across.Const()
 	if !ok || step != 0 && step != 1 {
-		refuse("columns of %%%s that lie apart", buffer)
+		refuse("columns of %%%s that are not adjacent", buffer)
 	}
 	for _, name := range down.Vars() {
 		if name == x.nest.column {
 			refuse("rows of %%%s that differ by column", buffer)
 		}
 	}
-	return place{stream: p.stream(buffer, offset, p.distance(down, size)), lanes: step == 1, narrow: narrow}
+	return location{stream: p.stream(buffer, offset, p.distance(down, size)), lanes: step == 1, narrow: narrow}
 }
 
-// fill gives all sums their first value.
+// fill sets all sums to their first value.
 func (x *sumExpressions) fill(t *registerTile, v loop.Expr) {
 	x.eachRow(t, func(row int, at func(*stream) asm.Mem) {
 		for vector := range t.vectors {
@@ -173,7 +175,7 @@ func (x *sumExpressions) fetch(t *registerTile) {
 		if !ok {
 			continue
 		}
-		p := x.places[s]
+		p := x.locations[s]
 		if !p.far {
 			continue
 		}
@@ -190,9 +192,9 @@ func (x *sumExpressions) fetch(t *registerTile) {
 	}
 }
 
-// run does what the nest does, for all sums.
+// run emits the nest's statements for all sums.
 func (x *sumExpressions) run(t *registerTile) {
-	var last *place
+	var last *location
 	x.eachRow(t, func(row int, at func(*stream) asm.Mem) {
 		for vector := range t.vectors {
 			x.lets = map[string]asm.Reg{}
@@ -206,7 +208,7 @@ func (x *sumExpressions) run(t *registerTile) {
 					}
 					x.lets[s.Name] = r
 				case *loop.Store:
-					p, v := x.places[s], s.X
+					p, v := x.locations[s], s.X
 					bf16 := p.narrow != nil && p.narrow.high
 					if c, ok := v.(*loop.Cast); ok && bf16 {
 						if v = c.X; c.Type != dtype.BF16 || v.DType() != dtype.F32 {
@@ -243,7 +245,7 @@ func (x *sumExpressions) run(t *registerTile) {
 
 // eachRow calls do for each row of a tile; at is a stream's address there.
 func (x *sumExpressions) eachRow(t *registerTile, do func(row int, at func(*stream) asm.Mem)) {
-	moving := map[*stream]asm.Reg{} // where rows are as far apart as a register says
+	moving := map[*stream]asm.Reg{} // of streams whose row distance is in a register
 	var order []*stream
 	for row := range t.rows {
 		do(row, func(s *stream) asm.Mem {
@@ -262,7 +264,7 @@ func (x *sumExpressions) eachRow(t *registerTile, do func(row int, at func(*stre
 	}
 }
 
-// along returns the address of a vector of a row, of elements of the given size.
+// along returns the address of a vector of a row, for elements of the given size.
 func along(at asm.Mem, t *registerTile, vector int, size int64) asm.Mem {
 	at.Disp += int32(int64(vector) * t.lanes() * size)
 	return at
@@ -310,7 +312,8 @@ func (t *registerTile) storeBF16(at asm.Mem, vector int, r asm.Reg) {
 // subnormal is the class of VFPCLASSPS.
 const subnormal = 0x20
 
-// value returns a vector register with an expression's value, and whether it is a spare one that is to be given back.
+// value returns a vector register with an expression's value, and whether it is a spare one that the caller must give
+// back.
 func (x *sumExpressions) value(t *registerTile, v loop.Expr, row, vector int, at func(*stream) asm.Mem) (r asm.Reg,
 	own bool) {
 	switch v := v.(type) {
@@ -327,7 +330,7 @@ func (x *sumExpressions) value(t *registerTile, v loop.Expr, row, vector int, at
 			return t.sum(row, vector), x.once
 		}
 		r = t.take()
-		switch p := x.places[v]; {
+		switch p := x.locations[v]; {
 		case p.lanes && p.narrow != nil:
 			t.readRun(p.narrow, r, vector, along(at(p.stream), t, vector, p.narrow.size), t.partial(vector))
 		case p.lanes:
@@ -366,6 +369,7 @@ func (x *sumExpressions) constant(t *registerTile, c *loop.Const) asm.Mem {
 	return x.repeated(t, c.Bits)
 }
 
+// repeated returns a constant in memory with the bits in every lane.
 func (x *sumExpressions) repeated(t *registerTile, bits uint64) asm.Mem {
 	var one []byte
 	if t.ops.size == 4 {
@@ -376,7 +380,7 @@ func (x *sumExpressions) repeated(t *registerTile, bits uint64) asm.Mem {
 	return asm.Mem{Pool: t.code.Constant(bytes.Repeat(one, int(t.lanes())))}
 }
 
-// result returns the register for what is computed of a value: its own where that is spare.
+// result returns a register for a result computed from r: r itself if it is a spare one (own), else a new one.
 func (t *registerTile) result(r asm.Reg, own bool) asm.Reg {
 	if own {
 		return r
@@ -384,6 +388,8 @@ func (t *registerTile) result(r asm.Reg, own bool) asm.Reg {
 	return t.take()
 }
 
+// unary emits a function of one operand for a vector of sums; it refuses functions other than roundings, Neg, Abs and
+// Sqrt.
 func (x *sumExpressions) unary(t *registerTile, v *loop.Unary, row, vector int, at func(*stream) asm.Mem) (asm.Reg,
 	bool) {
 	mode, rounds := roundings[v.Op]
@@ -410,6 +416,7 @@ func (x *sumExpressions) unary(t *registerTile, v *loop.Unary, row, vector int, 
 	return to, true
 }
 
+// binary emits a function of two operands for a vector of sums; it returns the register, and whether it is a spare one.
 func (x *sumExpressions) binary(t *registerTile, v *loop.Binary, row, vector int, at func(*stream) asm.Mem) (asm.Reg,
 	bool) {
 	op, left, right, ops := asm.NoOp, v.X, v.Y, x.opsOf(t, v)
@@ -426,10 +433,10 @@ func (x *sumExpressions) binary(t *registerTile, v *loop.Binary, row, vector int
 		if op = ops.max; v.Op == loop.Min {
 			op = ops.min
 		}
-		// The machine's give the second operand where one is NaN: that must be the one that can be.
+		// The machine gives the second operand if one is NaN, so the operand that can be NaN must be the second.
 		if !numberOf(left) {
 			if left, right = right, left; !numberOf(left) {
-				refuse("the greater or lesser of sums")
+				refuse("the maximum or minimum of two sums")
 			}
 		}
 		if zeroOf(left, v.Op == loop.Min) {
@@ -461,7 +468,7 @@ func (x *sumExpressions) binary(t *registerTile, v *loop.Binary, row, vector int
 	return to, true
 }
 
-// both returns the registers of two values, of which the one that takes more to compute is computed first.
+// both returns the registers of two values; it computes the one that needs more registers first.
 func (x *sumExpressions) both(t *registerTile, left, right loop.Expr, row, vector int, at func(*stream) asm.Mem) (a,
 	b asm.Reg, own, also bool) {
 	if x.needs(right) > x.needs(left) {
@@ -474,7 +481,7 @@ func (x *sumExpressions) both(t *registerTile, left, right loop.Expr, row, vecto
 	return a, b, own, also
 }
 
-// choice is one of two values in each lane, by a comparison of floats.
+// choice emits a selection of one of two values in each lane, by a comparison of floats.
 func (x *sumExpressions) choice(t *registerTile, v *loop.Select, row, vector int, at func(*stream) asm.Mem) (asm.Reg,
 	bool) {
 	c, ok := v.Cond.(*loop.Binary)
@@ -501,7 +508,7 @@ func (x *sumExpressions) choice(t *registerTile, v *loop.Select, row, vector int
 	return to, true
 }
 
-// compared returns the mask of the lanes in which a comparison holds: an opmask, or else a spare register.
+// compared returns the mask of the lanes in which a comparison holds: an opmask, or a spare register without opmasks.
 func (x *sumExpressions) compared(t *registerTile, c *loop.Binary, p predicate, row, vector int,
 	at func(*stream) asm.Mem) asm.Reg {
 	compare := asm.VCMPPS
@@ -572,19 +579,19 @@ func zeroOf(v loop.Expr, negative bool) bool {
 	return number == 0 && math.Signbit(number) == negative
 }
 
-// numberOf reports whether an expression is a constant, and no NaN.
+// numberOf reports whether an expression is a constant other than NaN.
 func numberOf(v loop.Expr) bool {
 	c, ok := v.(*loop.Const)
 	return ok && !math.IsNaN(loop.ToFloat(c.Type, c.Bits))
 }
 
-// operand returns an expression that an instruction can read from memory itself.
+// operand returns the address of an expression that an instruction can read from memory; false if there is none.
 func (x *sumExpressions) operand(t *registerTile, v loop.Expr, vector int, at func(*stream) asm.Mem) (asm.Mem, bool) {
 	switch v := v.(type) {
 	case *loop.Const:
 		return x.constant(t, v), true
 	case *loop.Load:
-		if p := x.places[v]; p.lanes && p.narrow == nil && !t.partial(vector) {
+		if p := x.locations[v]; p.lanes && p.narrow == nil && !t.partial(vector) {
 			return along(at(p.stream), t, vector, t.ops.size), true
 		}
 	}

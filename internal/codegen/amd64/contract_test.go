@@ -29,7 +29,7 @@ func compiled(t testing.TB, k *loop.Kernel, i *isa) *kernel {
 	}
 	r := &routines{}
 	r.add(c)
-	block, err := r.place("test")
+	block, err := r.load("test")
 	if err != nil {
 		t.Skip("the system gives no executable pages: ", err)
 	}
@@ -88,7 +88,7 @@ func TestBF16Sums(t *testing.T) {
 	}
 }
 
-// operandsOf makes a kernel's memory, with small numbers.
+// operandsOf returns a kernel's operands, with small random numbers.
 func operandsOf(t testing.TB, k *loop.Kernel, dims map[sym.Name]int64, seed int64) (list []*tensor.Tensor) {
 	t.Helper()
 	r := rand.New(rand.NewSource(seed))
@@ -114,7 +114,7 @@ func operandsOf(t testing.TB, k *loop.Kernel, dims map[sym.Name]int64, seed int6
 	return list
 }
 
-// bound returns a call of a kernel on certain memory.
+// bound returns a function that runs a kernel on the given tensors.
 func bound(t testing.TB, c *kernel, k *loop.Kernel, list []*tensor.Tensor, dims map[sym.Name]int64) func() {
 	t.Helper()
 	args := &target.Args{}
@@ -177,7 +177,7 @@ func TestGroups(t *testing.T) {
 		}
 	}
 	levels(t, test)
-	// they differ from others in nothing else
+	// these levels differ from others in groups only
 	for _, cpu := range []string{"avxvnni", "avx512vnni", "avx512bf16", "avx512amx"} {
 		t.Run(cpu, func(t *testing.T) { test(t, harness(t, cpu)) })
 	}

@@ -9,16 +9,16 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// A register tile is rows × vectors of sums that stay in the machine's vector registers for a whole sum: the first of
-// them are the sums, row by row; those that are left hold operands. Its code names machine registers, which the
-// allocator knows nothing of: it begins by spoil.
+// A register tile is rows × vectors of sums that stay in vector registers until the sums are complete: the first
+// registers are the sums, row by row; the others hold operands. Its code names machine registers, unknown to the
+// allocator, so it begins with spoil.
 
-// unrolled is how many steps of a sum one round of its loop does.
+// unrolled is the number of steps of a sum in one round of its loop.
 const unrolled = 4
 
-// prefetchAhead is how far ahead of the columns in use packed columns are fetched, in bytes. Tiles of at most
-// fewestRows wait for memory as it is, which the processor's own prefetching reads fastest, but for narrow columns,
-// whose widening leaves few reads under way: these are fetched streamAhead.
+// prefetchAhead is the distance, in bytes, at which packed columns are fetched before their use. Tiles of at most
+// fewestRows wait for memory anyway, and the processor's own prefetching is fastest for them, except for narrow
+// columns, whose widening leaves few reads under way: these are fetched at streamAhead.
 const (
 	prefetchAhead = 1024
 	fewestRows    = 3
@@ -63,23 +63,26 @@ var elements = map[dtype.DType]*elementOps{
 	dtype.U32: wholeNumbers(asm.VPMINUD, asm.VPMAXUD),
 }
 
+// wholeNumbers returns the instructions for i32 or u32 elements, given those for the minimum and the maximum.
 func wholeNumbers(least, greatest asm.Op) *elementOps {
 	return &elementOps{size: 4, broadcast: asm.VBROADCASTSS, move: asm.VMOVUPS, maskMove: asm.VMASKMOVPS,
 		compare: asm.VPCMPGTD,
 		add:     asm.VPADDD, sub: asm.VPSUBD, mul: asm.VPMULLD, min: least, max: greatest, xor: asm.VXORPS}
 }
 
-// distance is a number, or a register with one.
+// distance is a number of bytes or iterations, constant or in a register.
 type distance struct {
 	fixed    int64
 	register asm.Reg // NoReg: fixed
 }
 
+// known returns a constant distance.
 func known(v int64) distance { return distance{fixed: v} }
 
+// known reports whether a distance is constant.
 func (d distance) known() bool { return d.register == asm.NoReg }
 
-// is reports whether a distance is known to be v.
+// is reports whether a distance is the constant v.
 func (d distance) is(v int64) bool { return d.known() && d.fixed == v }
 
 // moveOn adds a distance to a register.
@@ -92,7 +95,7 @@ func (b *builder) moveOn(r asm.Reg, d distance) {
 	}
 }
 
-// timesDistance returns a distance n times.
+// timesDistance returns n times a distance.
 func (b *builder) timesDistance(d distance, n int64) distance {
 	if d.known() {
 		return known(d.fixed * n)
@@ -100,10 +103,10 @@ func (b *builder) timesDistance(d distance, n int64) distance {
 	return distance{register: b.times(d.register, n)}
 }
 
-// repeat emits body n times, in a loop where n is more than 1. It may be 0 or less where it is in a register.
+// repeat emits code that runs body n times: in a loop, if n is more than 1. A number in a register may be 0 or less.
 func (b *builder) repeat(n distance, body func()) { b.repeatAtMost(n, unbounded, body) }
 
-// repeatAtMost is repeat for a number that is at most so large.
+// repeatAtMost is repeat for a number of at most most.
 func (b *builder) repeatAtMost(n distance, most int64, body func()) {
 	if n.known() && n.fixed <= 1 {
 		if n.fixed == 1 {
@@ -131,25 +134,25 @@ func (b *builder) repeatAtMost(n distance, most int64, body func()) {
 
 // stream is memory of which a tile reads or writes a row for each row of its own.
 type stream struct {
-	from, at asm.Reg // where it begins, and where the tile's first row is
+	from, at asm.Reg // the address of its beginning, and of the tile's first row
 	row      distance
 }
 
 // term is a sum of products: K of them, for every iteration of the serial loops around.
 type term struct {
 	a            *stream
-	kind         string // of operands that tile registers multiply
+	kind         string // of operands for tile registers; see squareKind
 	formA, formB *operandForm
 	dot          *dot
-	b            asm.Reg  // where the right operand begins
-	deepA, deepB distance // from a step of the sum to the next
+	b            asm.Reg  // the right operand's address
+	deepA, deepB distance // bytes from a step of the sum to the next
 	depth        distance // steps
 	serial       []serial // outermost first
-	packed       bool     // the right operand's steps follow one another in memory, in whole cache lines
-	room         int64    // columns that may be read at every step, whether they count or not
-	// walks through the panel after this one while the tiles of this one are computed; NoReg: none does
+	packed       bool     // the right operand's steps are contiguous in memory, in full cache lines
+	room         int64    // columns that may be read at every step, used or not
+	// ahead moves through the next panel while this one's tiles are computed; NoReg if none does
 	ahead asm.Reg
-	pace  int64 // how far in a round, in bytes
+	pace  int64 // its bytes in a round
 }
 
 // serial is a loop around a contraction.
@@ -157,9 +160,9 @@ type serial struct {
 	extent, stepA, stepB distance
 }
 
-// lookAhead has the next panel of packed columns brought into the second-level cache while this one's tiles are
-// computed, evenly: otherwise the first tile of each panel would wait for memory, which is slower than it needs
-// columns. Nothing is known of the panel but that it follows this one, if there is one.
+// lookAhead emits prefetches of the next panel of packed columns into the second-level cache, spread evenly over this
+// panel's tiles: without them the first tile of each panel would wait for memory. It assumes that the next panel, if
+// there is one, follows this one in memory.
 func (t *term) lookAhead(b *builder, tiles int64) {
 	t.ahead = asm.NoReg
 	if !t.packed || !t.depth.known() || !t.deepB.known() || t.depth.fixed < unrolled || tiles < 2 {
@@ -181,14 +184,13 @@ func (t *term) lookAhead(b *builder, tiles int64) {
 	t.pace = (panel + rounds - 1) / rounds
 }
 
-// Limits of looking ahead: of the panels that are skipped, and of the bytes that one round fetches, each line of which
-// is an instruction.
+// Limits of lookAhead: the largest panel, and the most bytes that one round fetches, each line by one instruction.
 const (
 	mostAhead = 1 << 20
 	mostPace  = 4096
 )
 
-// merge takes serial loops into the sum that walk on where it ends.
+// merge joins serial loops with the sum if their steps continue the sum's.
 func (t *term) merge() {
 	for n := len(t.serial); n > 0; n = len(t.serial) {
 		s := t.serial[n-1]
@@ -202,23 +204,25 @@ func (t *term) merge() {
 	}
 }
 
-// registerTile is a tile under emission.
+// registerTile is a tile that is being emitted.
 type registerTile struct {
 	*emitter
 	isa           *isa // of its vectors
 	ops           *elementOps
 	rows, vectors int
-	part          distance // lanes that the last vector has; 0: all
+	part          distance // lanes of the last vector; 0: all
 	whole         bool     // all lanes may be written
 	spare         []asm.Reg
-	mask          asm.Reg // of the last vector's lanes, once there is one
+	mask          asm.Reg // of the last vector's lanes, after it was made
 }
 
+// lanes returns the number of a vector's lanes.
 func (t *registerTile) lanes() int64 { return t.isa.lanesOf(t.ops) }
 
+// sum returns the register of a row's vector of sums.
 func (t *registerTile) sum(row, vector int) asm.Reg { return asm.V(row*t.vectors + vector) }
 
-// wide emits an instruction on whole vectors.
+// wide emits an instruction on full vectors.
 func (t *registerTile) wide(op asm.Op, args ...asm.Reg) {
 	in := asm.Inst{Op: op, Bits: uint16(t.isa.bits)}
 	copy(in.Args[:], args)
@@ -232,7 +236,7 @@ func (t *registerTile) wideFrom(op asm.Op, at asm.Mem, args ...asm.Reg) {
 	t.emit(in)
 }
 
-// begin says that the tile's registers are taken; what is not needed for sums is spare.
+// begin takes the vector registers for the tile; those that are not sums are spare.
 func (t *registerTile) begin() {
 	t.spoil()
 	t.spare = t.spare[:0]
@@ -245,7 +249,7 @@ func (t *registerTile) begin() {
 	}
 }
 
-// take returns a spare register; give makes it spare again.
+// take returns a spare register, which give makes spare again.
 func (t *registerTile) take() asm.Reg {
 	if len(t.spare) == 0 {
 		refuse("an expression of sums that needs many registers")
@@ -255,6 +259,7 @@ func (t *registerTile) take() asm.Reg {
 	return r
 }
 
+// give makes a register spare again.
 func (t *registerTile) give(r asm.Reg) { t.spare = append(t.spare, r) }
 
 // clear makes all sums 0.
@@ -264,7 +269,7 @@ func (t *registerTile) clear() {
 	}
 }
 
-// partial reports whether a vector is the last one and has not all lanes.
+// partial reports whether a vector is the last one and lacks some lanes.
 func (t *registerTile) partial(vector int) bool {
 	return vector == t.vectors-1 && (!t.part.known() || t.part.fixed != 0)
 }
@@ -377,7 +382,7 @@ func (t *registerTile) walk(m *term, level int, a, b asm.Reg) {
 	})
 }
 
-// advance returns how far the loops from a level inward move the pointers; a register if that is not known.
+// advance returns the distance by which the loops from a level inward move the pointers.
 func (m *term) advance(level int) (a, b distance) {
 	n, a, b := m.depth, m.deepA, m.deepB
 	if level < len(m.serial) {
@@ -432,13 +437,15 @@ func (t *registerTile) innermost(m *term, a, b asm.Reg) {
 	t.repeatAtMost(distance{register: n}, unrolled-1, round(1))
 }
 
-// rowBases is where the rows of A are: at one register, where the rows' distance is known, or else at one for each
-// three rows.
+// rowBases holds the registers that address the rows of A: one if the rows' distance is constant, else one for three
+// rows.
 type rowBases struct {
 	bases []asm.Reg
 	row   distance
 }
 
+// rowBases returns the registers that address a tile's rows: one if the distance of rows is a number, else one for
+// three rows.
 func (t *registerTile) rowBases(m *term, a asm.Reg) rowBases {
 	r := rowBases{bases: []asm.Reg{a}, row: m.a.row}
 	if m.a.row.known() {
@@ -454,12 +461,14 @@ func (t *registerTile) rowBases(m *term, a asm.Reg) rowBases {
 	return r
 }
 
+// advanceRows adds a distance to all base registers.
 func (t *registerTile) advanceRows(r rowBases, d distance) {
 	for _, base := range r.bases {
 		t.moveOn(base, d)
 	}
 }
 
+// at returns the address of a row's element at a displacement.
 func (r rowBases) at(row int, disp int64) asm.Mem {
 	if r.row.known() {
 		return asm.Mem{Base: r.bases[0], Disp: int32(int64(row)*r.row.fixed + disp)}
@@ -492,7 +501,7 @@ func (t *registerTile) step(m *term, rows rowBases, b asm.Reg, k int64, even boo
 	registers, all := t.ops.registers(t.isa), t.rows+m.dot.moreRows()
 	free := registers - all*t.vectors
 	first := registers - 1
-	left := func(row int, r asm.Reg) asm.Reg { // an element of A, in r or if it is
+	left := func(row int, r asm.Reg) asm.Reg { // an element of A, in r or in the register of the shift
 		if row == t.rows {
 			return t.shift()
 		}
@@ -510,7 +519,7 @@ func (t *registerTile) step(m *term, rows rowBases, b asm.Reg, k int64, even boo
 				t.wideFrom(t.ops.multiplyAdd, column(v), t.sum(0, v), a)
 			}
 		}
-	case free > t.vectors: // the columns stay in registers, the rows pass by
+	case free > t.vectors: // the columns stay in registers, the rows are read in turn
 		for v := range t.vectors {
 			t.readRight(m, asm.V(first-v), v, column(v), masked(v))
 		}
@@ -529,7 +538,7 @@ func (t *registerTile) step(m *term, rows rowBases, b asm.Reg, k int64, even boo
 				t.addProduct(m, t.sum(i, v), a, asm.V(first-v))
 			}
 		}
-	default: // the rows stay in registers, the columns pass by
+	default: // the rows stay in registers, the columns are read in turn
 		at := make([]asm.Reg, all)
 		for i := range at {
 			at[i] = left(i, asm.V(first-i))
@@ -545,7 +554,7 @@ func (t *registerTile) step(m *term, rows rowBases, b asm.Reg, k int64, even boo
 	}
 }
 
-// repeats reports whether an instruction that adds a product can read an element of A into all lanes itself.
+// repeats reports whether the instruction that adds a product can itself read an element of A into all lanes.
 func (t *registerTile) repeats(m *term) bool {
 	return t.isa.masks && m.dot == nil && m.formA.extend == asm.NoOp && t.ops.multiplyAdd != asm.NoOp
 }

@@ -6,21 +6,21 @@ import (
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
 )
 
-// This file stores sums whose columns lie apart and whose rows lie side by side, as a result with its channels first
-// has them: four rows at a time are transposed in registers, and four elements of a column stored together.
+// This file stores sums whose rows are adjacent in memory and whose columns are not, as in a result with its channels
+// first: four rows at a time are transposed in registers, and four elements of a column are stored together.
 
-// turnedRows is how many rows are stored together: as many elements as a quarter of a 512-bit register holds.
+// turnedRows is the number of rows that are stored together: the elements in a quarter of a 512-bit register.
 const turnedRows = 4
 
-// turned stores all sums, which are the values to be stored, and no sums from then on.
-func (t *registerTile) turned(p place) {
+// turned stores all sums; it overwrites their registers.
+func (t *registerTile) turned(p location) {
 	for first := 0; first < t.rows; first += turnedRows {
 		t.turnRows(p, first, min(turnedRows, t.rows-first))
 	}
 }
 
 // turnRows stores count rows from the first on: column after column.
-func (t *registerTile) turnRows(p place, first, count int) {
+func (t *registerTile) turnRows(p location, first, count int) {
 	at := t.copyOf(p.stream.at)
 	t.moveOn(at, known(int64(first)*t.ops.size))
 	mask := t.maskOfRows(count)
@@ -48,7 +48,7 @@ func (t *registerTile) turnRows(p place, first, count int) {
 			t.storePart(at, blocks[c%turnedRows], c/turnedRows, mask, free)
 			t.moveOn(at, p.column)
 		}
-		for _, r := range append(rows[count:], spare) { // whatever they hold now
+		for _, r := range append(rows[count:], spare) { // their present contents do not matter
 			t.give(r)
 		}
 	}

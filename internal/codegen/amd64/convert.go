@@ -8,9 +8,9 @@ import (
 	"github.com/weirml/weir/internal/loop"
 )
 
-// This file is conversions. What they mean package dtype says.
+// This file emits conversions, which package dtype defines.
 
-// convert returns a conversion; unless wrap, floats of 8 bits are clamped.
+// convert emits a conversion; floats of 8 bits are clamped unless wrap is true.
 func (e *emitter) convert(v value, to dtype.DType, wrap bool) value {
 	if !coded(to) || v.dtype == to {
 		return e.cast(v, to)
@@ -29,7 +29,7 @@ func (e *emitter) convert(v value, to dtype.DType, wrap bool) value {
 	return e.settleCoded(v, !wrap)
 }
 
-// longOf returns the type of 64 bits in which an integer is converted to floats.
+// longOf returns the type of 64 bits through which an integer is converted to floats.
 func longOf(dt dtype.DType) dtype.DType {
 	if dt == dtype.U64 {
 		return dt
@@ -178,12 +178,12 @@ func (e *emitter) fromDoubles(v value, op asm.Op) asm.Reg {
 // truncated returns f32 lanes as i32 ones: without their fractions, 0 for NaN, and the nearest that there is for what
 // does not fit.
 func (e *emitter) truncated(x asm.Reg) asm.Reg {
-	r := e.truncateToInt(x) // −2³¹ for what does not fit
+	r := e.truncateToInt(x) // −2³¹ for numbers that do not fit
 	r = e.selectLanes(e.compare(greaterOrEqual, x, e.float(1<<31)), e.integer32(math.MaxInt32), r)
 	return e.selectLanes(e.compare(unordered, x, x), e.integer32(0), r)
 }
 
-// limited returns f64 lanes, with 0 for NaN and no more than the greatest i32.
+// limited returns f64 lanes of at most the greatest i32, and 0 for NaN.
 func (e *emitter) limited(x asm.Reg) asm.Reg {
 	nan := e.compareWith(asm.VCMPPD, int64(unordered), x, x)
 	return e.three(asm.VMINPD, e.selectWide(nan, e.repeated64(0), x), e.double(math.MaxInt32))
@@ -226,7 +226,7 @@ func (e *emitter) fromLongs(v value, to dtype.DType) value {
 	if to != dtype.F64 {
 		v = e.each(v, func(x asm.Reg) asm.Reg { return e.toOddWide(x, v.dtype == dtype.U64) })
 	}
-	// The halves become floats by being put into the low bits of 2⁵² and 2⁸⁴; all but the last operation are exact.
+	// The halves become floats in the low bits of 2⁵² and 2⁸⁴; all operations except the last are exact.
 	bits, bias := uint64(0x4530000080000000), 0x1p84+0x1p63+0x1p52
 	if v.dtype == dtype.U64 {
 		bits, bias = 0x4530000000000000, 0x1p84+0x1p52

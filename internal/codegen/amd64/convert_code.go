@@ -7,16 +7,16 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 )
 
-// This file is floats of 8 and of 4 bits. In registers they are f32 lanes that hold only values of their type.
+// This file converts floats of 8 and of 4 bits. In registers they are f32 lanes that hold only values of their type.
 
-// layout is how such a type's bits make a number; package dtype says what they mean.
+// layout is the bit layout of such a type, which package dtype defines.
 type layout struct {
 	exponent, mantissa int
 	bias               int
-	max, over          int32 // the greatest number's code, and that of what is greater if it does not become max
+	max, over          int32 // the codes of the greatest number, and of greater numbers if they are not clamped to it
 	nan                int32 // the code of NaN, without a sign
 	unsigned           bool  // there is one zero and one NaN
-	infinite           bool  // over is infinity, and what is greater NaN; otherwise nan alone is NaN
+	infinite           bool  // over is infinity, and greater codes are NaN; otherwise only nan is NaN
 	none               bool  // there is no NaN
 }
 
@@ -70,12 +70,12 @@ func (e *emitter) toCode(dt dtype.DType, x asm.Reg, clamped bool) asm.Reg {
 	width := l.exponent + l.mantissa
 	size := e.and(x, e.repeated32(1<<31-1))
 	sign := e.and(e.shiftRight(x, int64(31-width)), e.integer32(1<<width))
-	// A normal number: the bits that go are rounded away, and a carry out of the mantissa is right as well.
+	// A normal number: the dropped bits are rounded, and a carry out of the mantissa is right as well.
 	drop := int64(23 - l.mantissa)
 	normal := e.subInt(size, e.integer32(int32(127-l.bias)<<23))
 	odd := e.and(e.shiftRight(normal, drop), e.integer32(1))
 	normal = e.shiftRightSigned(e.addInt(e.addInt(normal, e.integer32(int32(1)<<(drop-1)-1)), odd), drop)
-	// A lesser one: a sum rounds to its units.
+	// A subnormal number: a sum rounds to its units.
 	magic := e.float(float32(math.Ldexp(1, 24-l.bias-l.mantissa)))
 	small := e.subInt(e.add(size, magic), magic)
 	least := e.float(float32(math.Ldexp(1, 1-l.bias)))
@@ -111,7 +111,7 @@ func (e *emitter) toPower(x asm.Reg, clamped bool) asm.Reg {
 		below, most = 0, 0xfe
 	}
 	r = e.selectLanes(e.greaterInt(e.integer32(0x00400001), x), e.integer32(0), r)
-	r = e.selectLanes(e.greaterInt(e.integer32(under+1), x), e.integer32(below), r) // what is negative too
+	r = e.selectLanes(e.greaterInt(e.integer32(under+1), x), e.integer32(below), r) // negative numbers too
 	r = e.selectLanes(e.greaterInt(x, e.integer32(0x7f000000)), e.integer32(most), r)
 	return e.selectLanes(e.compare(unordered, x, x), e.integer32(0xff), r)
 }

@@ -43,7 +43,7 @@ func TestDotSums(t *testing.T) {
 	})
 }
 
-// TestElementsApart reads elements a few apart, of which the last is the last of its buffer.
+// TestElementsApart reads elements at small steps, of which the last is the last of its buffer.
 func TestElementsApart(t *testing.T) {
 	levels(t, func(t *testing.T, h kerneltest.Harness) {
 		h.Guarded = true

@@ -13,25 +13,25 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// emitter writes one nest of a kernel. Code goes to the innermost scope that is open; what does not change in a loop is
-// computed in front of it, in the scope's head.
+// emitter emits one nest of a kernel. Code goes to the innermost open scope; values that do not change in a loop are
+// computed before it, in the scope's head.
 type emitter struct {
 	*builder
 	k      *kernelEmitter
 	scopes []*scope
-	// the one whose cache and list are written: the innermost, or one further out while something is computed in a head
+	// the scope whose cache and list are written: the innermost, or an outer one while its head is written
 	here     *scope
-	inHead   bool // of here
+	inHead   bool // here's head is written
 	names    map[sym.Name]name
 	bound    map[string]binding
 	vector   *vectorLoop
-	turning  *turning                         // the nest of which blocks are emitted
-	override func(l *loop.Load) (value, bool) // where not nil, asked first for what a load yields
-	rows     *loop.For                        // where not nil, a loop along the rows that are lanes: see sumsAlong
-	collect  func(list []reduction)           // where not nil, takes what the lanes of a vector loop have collected
+	turning  *turning                         // the nest whose blocks are emitted
+	override func(l *loop.Load) (value, bool) // if not nil, asked first for the value of a load
+	rows     *loop.For                        // if not nil, a loop along the rows that are lanes: see sumsAlong
+	collect  func(list []reduction)           // if not nil, receives the lanes' reductions of a vector loop
 }
 
-// kernelEmitter is what a kernel's nests share.
+// kernelEmitter is the state that a kernel's nests share.
 type kernelEmitter struct {
 	kernel   *loop.Kernel
 	isa      *isa
@@ -54,7 +54,7 @@ type kernelEmitter struct {
 	squareBytes int64 // and their bytes
 }
 
-// memory is a buffer that a kernel reaches: the word with its address, and how its elements lie.
+// memory is a buffer of a kernel: the word with its address, and its layout.
 type memory struct {
 	word           int
 	dtype          dtype.DType
@@ -63,31 +63,32 @@ type memory struct {
 	param          *loop.Param // nil: a local
 }
 
+// offset returns the offset of the element at an index, in elements.
 func (m *memory) offset(index []sym.Expr) sym.Expr { return loop.Offset(index, m.shape, m.steps) }
 
-// name is what a symbolic integer's name stands for: a dimension (word), a loop variable or a checked value (register),
+// name is the meaning of a symbolic integer's name: a dimension (word), a loop variable or a checked value (register),
 // or, while copies of a loop's body are written one after the other, an expression.
 type name struct {
 	depth    int // of the scope that binds it; 0 for dimensions
 	word     int
 	register asm.Reg
 	replaced bool
-	value    sym.Expr // where replaced: what stands for it
-	lanes    value    // of what was checked lane by lane: its integers, which are from min to max
+	value    sym.Expr // if replaced, the expression that replaces it
+	lanes    value    // of a value checked lane by lane: its integers, from min to max
 	min, max sym.Expr
 }
 
-// scope is a body whose code may run never, once or many times.
+// scope is a body whose code runs any number of times, even 0.
 type scope struct {
 	depth int
-	head  []asm.Inst // runs before the body, once, wherever the body runs at all
-	insts []asm.Inst // what was written so far, while an inner scope is open
-	// ready holds what the head computes, and what the body has computed so far, by keys.
+	head  []asm.Inst // runs once before the body, if the body runs at all
+	insts []asm.Inst // the code so far, while an inner scope is open
+	// headReady holds the values that the head computes, bodyReady those that the body has computed so far, by keys.
 	headReady, bodyReady map[string]ready
 	// certain says that the body runs wherever the code in front of it does, stored and assigned name what the body
 	// changes.
 	certain          bool
-	checked          bool // a check was written in the body: what is written after it may only be read if the check passes
+	checked          bool // a check was emitted in the body: code after it may read memory only if the check passes
 	stored, assigned []string
 }
 
@@ -96,12 +97,13 @@ type ready struct {
 	value    value
 }
 
-// unsupported is how emission gives up on a statement that has a simpler way, or on a kernel.
+// unsupported is the panic by which emission gives up on a statement that has a simpler way, or on a kernel.
 type unsupported struct{ reason string }
 
+// refuse gives up with a reason; attempt catches it.
 func refuse(format string, args ...any) { panic(unsupported{fmt.Sprintf(format, args...)}) }
 
-// attempt runs do, and reports the reason where it refuses.
+// attempt runs do, and returns the reason if it refuses; "" if not.
 func attempt(do func()) (reason string) {
 	defer func() {
 		switch r := recover().(type) {
@@ -116,23 +118,27 @@ func attempt(do func()) (reason string) {
 	return ""
 }
 
+// bug panics with a message and the kernel's text.
 func (k *kernelEmitter) bug(format string, args ...any) {
 	panic(diag.Internalf("amd64: kernel @%s: "+format+"\n%s", append(append([]any{k.kernel.Name}, args...), k.kernel)...))
 }
 
+// newWord reserves a word of the frame and returns its number.
 func (k *kernelEmitter) newWord() int {
 	k.words++
 	return k.words - 1
 }
 
+// memory returns a declared buffer.
 func (k *kernelEmitter) memory(name string) *memory {
 	m, ok := k.memories[name]
 	if !ok {
-		k.bug("%%%s is no buffer", name)
+		k.bug("%%%s is not a buffer", name)
 	}
 	return m
 }
 
+// frameWord returns the address of a word of the frame.
 func frameWord(word int) asm.Mem { return asm.Mem{Base: frameRegister, Disp: int32(word * 8)} }
 
 // Scopes.
@@ -166,7 +172,7 @@ func (e *emitter) close() (body []asm.Inst) {
 	return body
 }
 
-// rebody begins the innermost scope's body again, and returns what it was: for a second version of it.
+// rebody returns the innermost scope's body so far and begins it again, for a second version.
 func (e *emitter) rebody() (body []asm.Inst) {
 	body, e.insts = e.insts, nil
 	e.here.bodyReady = map[string]ready{}
@@ -181,8 +187,8 @@ func (e *emitter) depthHere() int {
 	return e.here.depth
 }
 
-// once computes something that depends on names of scopes up to depth as far out as that allows, unless it has been
-// computed there before.
+// once computes a value that depends on names of scopes up to depth in the outermost scope that allows it, unless that
+// scope has the value already.
 func (e *emitter) once(depth int, key string, make func() ready) ready {
 	at := e.depthHere()
 	if r, ok := e.here.headReady[key]; ok {
@@ -227,7 +233,7 @@ func (e *emitter) once(depth int, key string, make func() ready) ready {
 
 // Integers.
 
-// resolve puts in what stands for the variables of unrolled loops.
+// resolve replaces the variables of unrolled loops by their values.
 func (e *emitter) resolve(x sym.Expr) sym.Expr {
 	for _, n := range x.Vars() {
 		if e.names[n].replaced {
@@ -253,6 +259,7 @@ func (e *emitter) depthOf(x sym.Expr) int {
 	return depth
 }
 
+// overDims reports whether an expression uses only names whose values are in the frame.
 func (e *emitter) overDims(x sym.Expr) bool {
 	return !slices.ContainsFunc(x.Vars(), func(n sym.Name) bool {
 		_, ok := e.k.dims[n]
@@ -275,9 +282,10 @@ func (k *kernelEmitter) derive(x sym.Expr) int {
 	return word
 }
 
-// code computes an expression over the dimensions.
+// code compiles an expression over the dimensions.
 func (k *kernelEmitter) code(x sym.Expr) *sym.Code { return k.codeOver(x, k.kernel.Dims) }
 
+// codeOver compiles an expression over the given names.
 func (k *kernelEmitter) codeOver(x sym.Expr, inputs []sym.Name) *sym.Code {
 	code, err := x.Compile(inputs)
 	if err != nil {
@@ -305,7 +313,7 @@ func (e *emitter) integer(x sym.Expr) asm.Reg {
 	return e.once(e.depthOf(x), "i"+x.Key(), func() ready { return ready{register: e.sum(x)} }).register
 }
 
-// sum adds up an expression: first, further out, what does not change here.
+// sum adds up an expression; the terms that do not change in this scope are added in outer scopes first.
 func (e *emitter) sum(x sym.Expr) asm.Reg {
 	constant, terms := x.Terms()
 	depth := e.depthOf(x)
@@ -338,6 +346,7 @@ func (e *emitter) sum(x sym.Expr) asm.Reg {
 	return total
 }
 
+// isZero reports whether an integer is the constant 0.
 func isZero(x sym.Expr) bool { v, ok := x.Const(); return ok && v == 0 }
 
 // product returns a register with a term's value. It must not be changed.
@@ -358,7 +367,7 @@ func (e *emitter) product(t sym.Term) asm.Reg {
 	return e.times(result, t.Coef)
 }
 
-// factor returns a register with the value of what is not a sum of products.
+// factor returns a register with the value of a factor.
 func (e *emitter) factor(f sym.Factor) asm.Reg {
 	if f.Kind == sym.Variable {
 		return e.integer(f.Expr())
@@ -370,10 +379,11 @@ func (e *emitter) factor(f sym.Factor) asm.Reg {
 	return e.once(e.depthOf(x), "f"+x.Key(), func() ready { return ready{register: e.function(f)} }).register
 }
 
+// function returns a register with the value of a maximum, minimum, quotient, remainder, product or sum.
 func (e *emitter) function(f sym.Factor) asm.Reg {
 	switch f.Kind {
 	case sym.Least, sym.Greatest:
-		op := asm.CMOVG // keep the lesser: where so far > x, x
+		op := asm.CMOVG // keeps the lesser: x, if the value so far is greater
 		if f.Kind == sym.Greatest {
 			op = asm.CMOVL
 		}
@@ -536,6 +546,7 @@ func (e *emitter) address(buffer string, offset sym.Expr) asm.Mem {
 	return at
 }
 
+// addressable reports whether an address may scale its index by v.
 func addressable(v int64) bool { return v == 1 || v == 2 || v == 4 || v == 8 }
 
 // listing returns the instructions as text, for dumps.

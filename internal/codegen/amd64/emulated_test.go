@@ -24,7 +24,7 @@ type emulator struct {
 	runs int
 }
 
-// emulated is a kernel whose routines run there.
+// emulated is a kernel whose routines run in the emulator.
 type emulated struct {
 	*kernel
 	on     *emulator
@@ -56,7 +56,7 @@ func gathersByHigh(k *kernel) bool {
 	return false
 }
 
-// harness compiles for the emulated processor what package amd64 has code for.
+// harness compiles kernels for the emulated processor; it skips those without machine code.
 func (e *emulator) harness(t testing.TB) kerneltest.Harness {
 	machine, err := target.For("avx512", 1)
 	if err != nil {

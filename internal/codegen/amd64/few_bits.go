@@ -8,27 +8,28 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// This file is elements of 2 and 4 bits, several of which share a byte: the first lies in the lowest bits.
+// This file reads and writes elements of 2 and 4 bits, several of which share a byte, the first in the lowest bits.
 
 // packs reports whether elements of a type share bytes.
 func packs(dt dtype.DType) bool { return dt.Bits() < 8 }
 
-// packedPlace is where an element that shares its byte lies.
-type packedPlace struct {
+// packedElement is the location of an element that shares its byte.
+type packedElement struct {
 	base  asm.Reg // the buffer's address
 	first asm.Reg // the byte, from base on
 	shift asm.Reg // the element's lowest bit in that byte, in all lanes; NoReg: 0
 }
 
-func (p packedPlace) memory(disp int32) asm.Mem {
+// memory returns the address of the byte at a displacement from the element's.
+func (p packedElement) memory(disp int32) asm.Mem {
 	return asm.Mem{Base: p.base, Index: p.first, Scale: 1, Disp: disp}
 }
 
-// placeOf finds an element by its offset from the buffer's beginning. An aligned one is the first of its byte.
-func (e *emitter) placeOf(buffer string, dt dtype.DType, offset sym.Expr, aligned bool) packedPlace {
+// packedAt locates an element by its offset from the buffer's beginning. An aligned element is the first of its byte.
+func (e *emitter) packedAt(buffer string, dt dtype.DType, offset sym.Expr, aligned bool) packedElement {
 	per := int64(8 / dt.Bits())
 	position := e.integer(offset)
-	p := packedPlace{base: e.pointer(buffer, sym.Const(0)), first: e.copyOf(position), shift: asm.NoReg}
+	p := packedElement{base: e.pointer(buffer, sym.Const(0)), first: e.copyOf(position), shift: asm.NoReg}
 	e.emit(asm.Inst{Op: asm.SHR, Bits: 64, Args: [4]asm.Reg{p.first}, Imm: int64(log2(per))})
 	if !aligned {
 		shift := e.copyOf(position)
@@ -46,7 +47,7 @@ func (e *emitter) alignedRun(dt dtype.DType, offset sym.Expr) bool {
 		return false
 	}
 	for _, t := range terms {
-		// The loop's variable counts whole strips.
+		// The loop's variable is a multiple of the lanes.
 		whole := e.vector != nil && len(t.Factors) == 1 && t.Factors[0].Kind == sym.Variable &&
 			t.Factors[0].Name == e.vector.variable
 		if !whole && t.Coef%per != 0 {
@@ -59,20 +60,20 @@ func (e *emitter) alignedRun(dt dtype.DType, offset sym.Expr) bool {
 // loadPacked reads elements that share bytes: one for all lanes (step 0) or a run of them.
 func (e *emitter) loadPacked(buffer string, dt dtype.DType, offset sym.Expr, step int64) value {
 	if step == 0 {
-		p := e.placeOf(buffer, dt, offset, false)
+		p := e.packedAt(buffer, dt, offset, false)
 		v := e.unpacked(dt, e.shiftRightBy(e.broadcastInt(e.byteAt(p.memory(0))), p.shift))
 		v.uniform = true
 		return v
 	}
 	aligned := e.alignedRun(dt, offset)
-	p := e.placeOf(buffer, dt, offset, aligned)
+	p := e.packedAt(buffer, dt, offset, aligned)
 	width := e.isa.lanes * dt.Bits()
 	read := func(op asm.Op, bits uint16, at asm.Mem) asm.Reg {
 		r := e.general()
 		e.emit(asm.Inst{Op: op, Bits: bits, Args: [4]asm.Reg{r, asm.Memory}, Mem: at})
 		return r
 	}
-	var all asm.Reg // a register of 64 bits: the elements, and what lies before the first of them in its byte
+	var all asm.Reg // a register of 64 bits: the elements, after the bits before the first element in its byte
 	switch width {
 	case 16:
 		all = read(asm.MOVZXW, 32, p.memory(0))
@@ -89,7 +90,7 @@ func (e *emitter) loadPacked(buffer string, dt dtype.DType, offset sym.Expr, ste
 		next := e.broadcastWide(e.byteAt(asm.Mem{Base: p.base, Index: last, Scale: 1}))
 		by := e.and(p.shift, e.repeated64(0xff)) // in lanes of 64 bits
 		lanes = e.three(asm.VPSRLVQ, lanes, by)
-		up := e.three(asm.VPSUBQ, e.repeated64(uint64(width)), by) // 64 and more leaves nothing
+		up := e.three(asm.VPSUBQ, e.repeated64(uint64(width)), by) // shifts by 64 and more give 0
 		lanes = e.or(lanes, e.three(asm.VPSLLVQ, next, up))
 		if width < 64 { // a byte that was read twice lies above
 			lanes = e.and(lanes, e.repeated64(1<<width-1))
@@ -112,7 +113,7 @@ func (e *emitter) byteAt(at asm.Mem) asm.Reg {
 	return r
 }
 
-// unpacked is lanes whose lowest bits are elements, with anything above them.
+// unpacked returns lanes of a type from lanes whose lowest bits are elements, with any bits above them.
 func (e *emitter) unpacked(dt dtype.DType, x asm.Reg) value {
 	if dt.IsFloat() {
 		return value{dtype: dt, lo: e.fromCode(dt, e.and(x, e.integer32(int32(1)<<dt.Bits()-1)))}
@@ -132,7 +133,7 @@ func (e *emitter) storePacked(buffer string, dt dtype.DType, offset sym.Expr, st
 		e.emit(asm.Inst{Op: asm.MOV, Bits: bits, Args: [4]asm.Reg{asm.Memory, r}, Mem: at})
 	}
 	if e.vector == nil {
-		p := e.placeOf(buffer, dt, offset, false)
+		p := e.packedAt(buffer, dt, offset, false)
 		was := e.broadcastInt(e.byteAt(p.memory(0)))
 		kept := e.andNot(e.shiftLeftBy(ones, p.shift), was)
 		write(8, p.memory(0), e.lane32(e.or(kept, e.shiftLeftBy(code, p.shift)), false))
@@ -141,7 +142,7 @@ func (e *emitter) storePacked(buffer string, dt dtype.DType, offset sym.Expr, st
 	if step != 1 || mask != asm.NoReg || !e.alignedRun(dt, offset) {
 		refuse("%s that share bytes with others, to memory", dt)
 	}
-	p := e.placeOf(buffer, dt, offset, true)
+	p := e.packedAt(buffer, dt, offset, true)
 	var shifts []byte
 	for i := range e.isa.lanes {
 		shifts = binary.LittleEndian.AppendUint32(shifts, uint32(i*dt.Bits()%32))

@@ -10,7 +10,7 @@ import (
 	"github.com/weirml/weir/internal/loop"
 )
 
-// emitted is package mathematics as instructions.
+// emitted is the functions of package mathematics over instructions.
 type emitted = mathematics.Functions[asm.Reg, asm.Reg]
 
 // functions and functions2 are the functions of f32 that take more than an instruction.
@@ -48,11 +48,12 @@ var (
 	}
 )
 
+// emit returns a function of a builder from a function of package mathematics.
 func emit(f func(m emitted, x asm.Reg) asm.Reg) func(b *builder, x asm.Reg) asm.Reg {
 	return func(b *builder, x asm.Reg) asm.Reg { return f(emitted{Algebra: vectors{b}}, x) }
 }
 
-// constantFloat returns the f32 that a register has in all lanes, where it is a constant.
+// constantFloat returns the f32 that a constant has in all lanes; ok is false for other registers.
 func (b *builder) constantFloat(r asm.Reg) (c float32, ok bool) {
 	for bytes, constant := range b.pooled {
 		if constant == r && bytes == strings.Repeat(bytes[:4], len(bytes)/4) {
@@ -72,8 +73,10 @@ var wideFunctions = map[loop.UnaryOp]func(b *builder, x asm.Reg) asm.Reg{
 	loop.Sigmoid: emitWide(emittedWide.Sigmoid),
 }
 
+// emittedWide is emitted for lanes of 64 bits.
 type emittedWide = mathematics.WideFunctions[asm.Reg, asm.Reg]
 
+// emitWide is emit for lanes of 64 bits.
 func emitWide(f func(m emittedWide, x asm.Reg) asm.Reg) func(b *builder, x asm.Reg) asm.Reg {
 	return func(b *builder, x asm.Reg) asm.Reg { return f(emittedWide{WideAlgebra: wideBuilder{b}}, x) }
 }
@@ -84,7 +87,7 @@ var mathPredicates = [...]predicate{mathematics.Equal: equal, mathematics.Less: 
 	mathematics.NotEqual: notEqual, mathematics.NotLess: notLess, mathematics.GreaterOrEqual: greaterOrEqual,
 	mathematics.Greater: greater}
 
-// vectors is a builder's arithmetic in lanes of 32 bits, as the functions are written in it.
+// vectors is a builder's arithmetic in lanes of 32 bits, over which the functions are written.
 type vectors struct{ *builder }
 
 func (b vectors) Float(c float32) asm.Reg                        { return b.float(c) }
@@ -176,8 +179,8 @@ func (b *builder) lookupIn(table []uint32, index asm.Reg) asm.Reg {
 func (b *builder) shiftLeftBy(x, n asm.Reg) asm.Reg  { return b.three(asm.VPSLLVD, x, n) }
 func (b *builder) shiftRightBy(x, n asm.Reg) asm.Reg { return b.three(asm.VPSRLVD, x, n) }
 
-// rarely returns usual, but otherwise's values in the lanes of the mask; what computes them is jumped over if there is
-// no such lane.
+// rarely returns usual, with otherwise's values in the lanes of the mask; the code of otherwise is skipped if the mask
+// has no lane.
 func (b *builder) rarely(mask asm.Reg, usual []asm.Reg, otherwise func() []asm.Reg) []asm.Reg {
 	result := make([]asm.Reg, len(usual))
 	for i, r := range usual {

@@ -50,6 +50,7 @@ type arrays struct {
 	frame        unsafe.Pointer
 }
 
+// newArrays maps arrays of n elements with a frame of so many bytes, until the test ends.
 func newArrays(t testing.TB, n, frame int) *arrays {
 	t.Helper()
 	block, err := mem.Map(mem.Scratch, "test", int64(frame+64+12*n))
@@ -130,7 +131,7 @@ func init() {
 	}
 }
 
-// agree fails where a function's results are not the model's, bit for bit; NaN is NaN.
+// agree fails unless a function's results are the model's, bit for bit; every NaN counts as equal.
 func agree(t *testing.T, c *functionCase, x, y, result []uint32) {
 	t.Helper()
 	for i := range result {
@@ -172,7 +173,7 @@ func TestFunctionsEmitted(t *testing.T) {
 	}
 }
 
-// runEmulated returns what a program for AVX-512 makes of arrays.
+// runEmulated runs a program for AVX-512 on arrays and returns the results.
 func runEmulated(t *testing.T, machine *emulatetest.Machine, f func(m emitted, x, y asm.Reg) asm.Reg, x,
 	y []uint32) []uint32 {
 	code, frame := program(avx512, f)

@@ -8,20 +8,20 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// This file does strips of a vector loop together whose lanes each sum up along loops of their own, as sums of the
-// columns of a matrix do: these loops are written once, with the sums of all strips in them. Sums need not wait for one
-// another then, and what is read in one turn lies side by side.
+// This file does several strips of a vector loop together whose lanes each sum along inner loops, such as sums of a
+// matrix's columns: the inner loops are emitted once, with the sums of all strips in them. The sums then need not wait
+// for one another, and one iteration reads adjacent memory.
 
-// mostJammed is how many sums are under way together: as many as addition takes to be through, twice.
+// mostJammed is the number of sums that are computed together: twice the latency of an addition.
 const mostJammed = 8
 
 // jam is copies of a vector loop's body, one for each strip.
 type jam struct {
 	copies [][]loop.Stmt
-	tails  []asm.Reg // of each, the lanes that there are; NoReg: all
+	tails  []asm.Reg // by copy: the mask of its lanes; NoReg: all
 }
 
-// jammable returns how many strips of a vector loop can be done together; at most 1: it is none of the kind.
+// jammable returns the number of strips of a vector loop that can be done together; at most 1 if it is not such a loop.
 func (e *emitter) jammable(s *loop.For) int64 {
 	if e.rows != nil || e.collect != nil || e.override != nil || e.turning != nil {
 		return 1
@@ -56,7 +56,7 @@ func (e *emitter) jammable(s *loop.For) int64 {
 	return mostJammed / 2 / sums
 }
 
-// inPieces reports whether a loop is better written out, or cut where its indices leave an interior.
+// inPieces reports whether a loop is better unrolled, or cut where its indices leave an interior.
 func (e *emitter) inPieces(f *loop.For) bool {
 	n, fixed := e.resolve(f.Extent).Const()
 	if !fixed {
@@ -93,7 +93,7 @@ func sumsIn(f *loop.For, own map[string]bool) (count int64) {
 	return count
 }
 
-// jammed returns so many copies of a vector loop's body, each a strip further.
+// jammed returns so many copies of a vector loop's body, for consecutive strips.
 func (e *emitter) jammed(s *loop.For, count int64) *jam {
 	declared := map[string]bool{}
 	for _, name := range declaredIn(s.Body) {
@@ -101,10 +101,10 @@ func (e *emitter) jammed(s *loop.For, count int64) *jam {
 	}
 	j := &jam{}
 	for c := range count {
-		place := map[sym.Name]sym.Expr{s.Var: sym.Var(s.Var).Add(sym.Const(c * int64(e.isa.lanes)))}
+		next := map[sym.Name]sym.Expr{s.Var: sym.Var(s.Var).Add(sym.Const(c * int64(e.isa.lanes)))}
 		r := &loop.Rewrite{
 			Integer: func(x sym.Expr) sym.Expr {
-				return x.Subst(func(n sym.Name) (sym.Expr, bool) { v, ok := place[n]; return v, ok })
+				return x.Subst(func(n sym.Name) (sym.Expr, bool) { v, ok := next[n]; return v, ok })
 			},
 			Name: func(name string) string {
 				if declared[name] {
@@ -139,7 +139,7 @@ func (j *jam) emit(e *emitter) {
 	}
 }
 
-// together returns how many strips are done in one turn of so many: as few turns as possible are left.
+// together returns the number of strips for one turn: at most most, with as few turns as possible.
 func together(strips, most int64) int64 {
 	best := int64(1)
 	for n := int64(2); n <= min(most, strips); n++ {

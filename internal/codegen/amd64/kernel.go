@@ -25,20 +25,20 @@ type kernel struct {
 	locals   []derived // offsets of locals from the end of the frame, in bytes
 	checks   []check
 	failed   int // the first of three words: value, least, most
-	header   int // bytes in front of the frame; 0 if the code does not pause
+	header   int // bytes before the frame; 0 if the code does not pause
 	fixed    int // bytes of the frame
 	isa      *isa
 	longest  int64   // see Longest
 	pause    *pauser // how the code pauses; nil if it does not
 	nests    []nest
-	steps    *steps // nil if the kernel is no course
+	steps    *steps // nil if the kernel is not a course
 	scratch  *sym.Code
 	formula  sym.Expr // of scratch
 	width    *loop.Width
-	slower   []string // what the code does in a slower way than the schedule meant
+	slower   []string // notes: what the code does in a slower way than the schedule intended
 }
 
-// steps is a course's serial loop: nests first up to and without end, so many times. The word behind the dimensions has
+// steps is a course's serial loop: nests first up to and without end, so many times. The word after the dimensions has
 // the number of the step.
 type steps struct {
 	extent     *sym.Code
@@ -52,14 +52,14 @@ type derived struct {
 	code *sym.Code
 }
 
-// check is what a failed Check says.
+// check is the information for the error of a failed Check.
 type check struct {
 	what  string
 	dtype dtype.DType
 }
 
-// nest is a stretch of the kernel that is one tile, or a parallel nest of many. entry is its code's address; code is
-// nil until the whole program's code has its place.
+// nest is a parallel nest of the kernel, or statements that are one tile. code is its machine code, until routines.add
+// takes it; entry is its address after routines.load.
 type nest struct {
 	tiles   []*sym.Code // the extents of the parallel loops; their product is the number of tiles
 	formula sym.Expr
@@ -68,11 +68,11 @@ type nest struct {
 	portion int64 // tiles that one call may do; 0: the code returns in time by itself
 }
 
-// Name returns the loop kernel's.
+// Name returns the loop kernel's name.
 func (k *kernel) Name() string { return k.name }
 
-// Longest returns the most instructions that the kernel's code does between two places at which it may return to Go,
-// and the most of which one call does.
+// Longest returns the most instructions that the kernel's code does between two points at which it may return to Go,
+// and the most that one call does.
 func (k *kernel) Longest() (gap, call int64) { return k.longest, callMost }
 
 // Tiles returns the number of iterations of the outermost parallel loops, or 1.
@@ -84,12 +84,13 @@ func (k *kernel) Tiles(dims []int64) (int64, error) {
 	return total, k.width.Check(dims)
 }
 
-// Needs returns what the operands must have.
+// Needs sets bytes to the sizes that the operands must have.
 func (k *kernel) Needs(dims, bytes []int64) error { return k.width.Needs(dims, bytes) }
 
-// mostTiles is how many tiles a launch may have.
+// mostTiles is the largest number of tiles of a launch.
 const mostTiles = 1 << 60
 
+// tiles returns the number of tiles over all nests and steps; an error if there are more than mostTiles.
 func (k *kernel) tiles(dims []int64) (int64, error) {
 	total, each := int64(0), int64(0)
 	for i := range k.nests {
@@ -137,6 +138,7 @@ func (k *kernel) Course(dims []int64) (*target.Course, error) {
 	return c, err
 }
 
+// tooMany returns the error of more than mostTiles tiles.
 func (k *kernel) tooMany(dims []int64) error {
 	return diag.Inputf("kernel @%s: too many tiles for dimensions %v", k.name, dims)
 }
@@ -157,6 +159,7 @@ func (k *kernel) TilesFormula() sym.Expr {
 	return total
 }
 
+// count returns the number of a nest's tiles; an error if there are more than mostTiles.
 func (n *nest) count(k *kernel, dims []int64) (int64, error) {
 	count := int64(1)
 	for _, code := range n.tiles {
@@ -172,6 +175,7 @@ func (n *nest) count(k *kernel, dims []int64) (int64, error) {
 	return count, nil
 }
 
+// eval computes a size; the error is of kind ErrInput.
 func (k *kernel) eval(code *sym.Code, dims []int64) (int64, error) {
 	v, err := code.Eval(dims)
 	if err != nil {
@@ -180,10 +184,10 @@ func (k *kernel) eval(code *sym.Code, dims []int64) (int64, error) {
 	return v, nil
 }
 
-// ScratchFormula returns the bytes of frame and locals.
+// ScratchFormula returns the bytes of the frame and the locals.
 func (k *kernel) ScratchFormula() sym.Expr { return k.formula }
 
-// Scratch returns ScratchFormula's value.
+// Scratch returns the value of ScratchFormula.
 func (k *kernel) Scratch(dims []int64) (int64, error) { return k.eval(k.scratch, dims) }
 
 // Run does tiles [begin, end).
@@ -213,7 +217,7 @@ func (k *kernel) frame(a *target.Args, scratch []byte) (words []int64) {
 	return words
 }
 
-// enter calls a nest's routine, or has one that paused continue.
+// enter calls a nest's routine, or continues one that paused (resume), and returns its status.
 func enter(frame unsafe.Pointer, k *kernel, n *nest, begin, end int64, resume bool) (status int64) {
 	if k.pause != nil {
 		*(*int64)(unsafe.Add(frame, budgetWord)) = budget()
@@ -224,7 +228,7 @@ func enter(frame unsafe.Pointer, k *kernel, n *nest, begin, end int64, resume bo
 	return call.Call(n.entry, frame, begin, end)
 }
 
-// budget returns what code may do before it returns.
+// budget returns the cost that code may run up before it returns.
 func budget() int64 {
 	if pauseAlways {
 		return 0
@@ -232,7 +236,7 @@ func budget() int64 {
 	return callMost
 }
 
-// routine calls a nest's routine, or has one that paused (resume) continue, and returns its status.
+// routine calls a nest's routine, or continues one that paused (resume), and returns its status.
 type routine func(with unsafe.Pointer, k *kernel, n *nest, begin, end int64, resume bool) (status int64)
 
 // run writes the frame's words but for the operands' addresses, and calls do with its operand for tiles of each nest
@@ -256,11 +260,11 @@ func (k *kernel) run(words []int64, frame int64, a *target.Args, begin, end int6
 	if err := r.derive(dims); err != nil {
 		return err
 	}
-	_, err := r.stretch(0, len(k.nests))
+	_, err := r.several(0, len(k.nests))
 	return err
 }
 
-// running is what is left of a range of tiles, counted from the nest that comes next.
+// running is the rest of a range of tiles, counted from the next nest.
 type running struct {
 	*kernel
 	words, dims []int64
@@ -270,7 +274,7 @@ type running struct {
 	do          routine
 }
 
-// derive computes what a launch, or a step of it, computes once.
+// derive computes the words that a launch, or a step of it, computes once.
 func (r *running) derive(inputs []int64) error {
 	for _, d := range r.launch {
 		v, err := r.eval(d.code, inputs)
@@ -282,8 +286,8 @@ func (r *running) derive(inputs []int64) error {
 	return nil
 }
 
-// stretch does the tiles of some nests, one nest after the other, and counts how many they have.
-func (r *running) stretch(first, end int) (tiles int64, err error) {
+// several runs the tiles of nests first to end−1, one nest after the other, and returns their number of tiles.
+func (r *running) several(first, end int) (tiles int64, err error) {
 	for i := first; i < end && r.end > 0; i++ {
 		n := &r.nests[i]
 		count, err := n.count(r.kernel, r.dims)
@@ -300,7 +304,7 @@ func (r *running) stretch(first, end int) (tiles int64, err error) {
 	return tiles, nil
 }
 
-// tiles does tiles of a nest, in calls each of which is over soon. Between them the run may be stopped.
+// tiles runs tiles of a nest, in short calls. Between them the run may be stopped.
 func (r *running) tiles(n *nest, begin, end int64) error {
 	portion := n.portion
 	if portion == 0 {
@@ -325,7 +329,7 @@ func (r *running) tiles(n *nest, begin, end int64) error {
 	return nil
 }
 
-// course does the tiles of a kernel with steps.
+// course runs the tiles of a kernel with steps.
 func (r *running) course() error {
 	s, inputs := r.steps, r.words[:r.kernel.dims+1]
 	at := func(step int64) error {
@@ -339,7 +343,7 @@ func (r *running) course() error {
 	if err := at(0); err != nil {
 		return err
 	}
-	if _, err := r.stretch(0, s.first); err != nil {
+	if _, err := r.several(0, s.first); err != nil {
 		return err
 	}
 	each := int64(0)
@@ -360,11 +364,11 @@ func (r *running) course() error {
 				return err
 			}
 		}
-		if _, err := r.stretch(s.first, s.end); err != nil {
+		if _, err := r.several(s.first, s.end); err != nil {
 			return err
 		}
 	}
-	_, err = r.stretch(s.end, len(r.nests))
+	_, err = r.several(s.end, len(r.nests))
 	return err
 }
 

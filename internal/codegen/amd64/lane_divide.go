@@ -6,15 +6,15 @@ import (
 	"github.com/weirml/weir/internal/loop"
 )
 
-// This file is division of integers that differ by lane. The quotient of two integers below 2⁵² is that of f64 without
-// its fraction: it is rounded, but never up to an integer, which is at least 1/y away.
+// This file divides integers that differ by lane. The quotient of two integers below 2⁵² is the quotient in f64 without
+// its fraction: rounding never reaches the next integer, which is at least 1/y away.
 
 // divideLanes divides in each lane. By 0 the result is 0.
 func (e *emitter) divideLanes(op loop.BinaryOp, a, b value) value {
 	if a.kind() == integers {
 		return e.settle(e.divideExactly(op, a, b))
 	}
-	// Few numbers are so large that f64 does not have them.
+	// Few numbers are so large that f64 cannot represent them.
 	far := e.maskOr(e.beyondDoubles(a), e.beyondDoubles(b))
 	usual := e.divideExactly(op, a, b)
 	result := value{dtype: a.dtype, lo: e.copyOf(usual.lo), hi: e.copyOf(usual.hi)}
@@ -62,7 +62,7 @@ func (e *emitter) divideExactly(op loop.BinaryOp, a, b value) value {
 	return r
 }
 
-// wholeQuotient returns a quotient as an integer of a type; what does not fit wraps.
+// wholeQuotient returns a quotient as an integer of a type, wrapped.
 func (e *emitter) wholeQuotient(q value, dt dtype.DType) value {
 	if kindOf(dt) == integers && dt != dtype.U32 {
 		return value{dtype: dt, lo: e.fromDoubles(q, asm.VCVTTPD2DQ)}
@@ -70,7 +70,7 @@ func (e *emitter) wholeQuotient(q value, dt dtype.DType) value {
 	return e.cast(q, dt)
 }
 
-// minus32 and times32 are differences and products of integers of any one type, before they are settled.
+// minus32 emits a difference of integers of one type, before it is settled.
 func (e *emitter) minus32(x, y value) value {
 	op := integerOps[loop.Sub][0]
 	if x.kind() == longs {
@@ -79,6 +79,7 @@ func (e *emitter) minus32(x, y value) value {
 	return e.pairs(x.dtype, x, y, func(x, y asm.Reg) asm.Reg { return e.three(op, x, y) })
 }
 
+// times32 emits a product of integers of 32 or 64 bits, which wraps.
 func (e *emitter) times32(x, y value) value {
 	if x.kind() == longs {
 		return e.pairs(x.dtype, x, y, e.mulWide)

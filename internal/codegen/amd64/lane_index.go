@@ -10,28 +10,28 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// This file is symbolic integers that differ by lane in any way: quotients and remainders, bounds, values that were
-// checked, a step that is no number. They are vectors of i32 if all of them fit, which the ranges of their names
-// tell, and of i64 elsewhere.
+// This file emits symbolic integers that differ by lane in any way: quotients and remainders, minima and maxima,
+// checked values, steps that are not constant. They are vectors of i32 if the ranges of their names show that all fit,
+// else of i64.
 
-// fewest and most are the integers that lanes of 32 bits hold.
+// fewest and most are the ends of the integers that lanes of 32 bits hold.
 const (
 	fewest = math.MinInt32
 	most   = math.MaxInt32
 )
 
-// varies reports whether a resolved integer has a value of its own in each lane.
+// varies reports whether a resolved integer differs from lane to lane.
 func (e *emitter) varies(x sym.Expr) bool {
 	return e.vector != nil && slices.ContainsFunc(x.Vars(), e.byLane)
 }
 
-// byLane reports whether a name stands for a value of its own in each lane.
+// byLane reports whether a name's value differs from lane to lane.
 func (e *emitter) byLane(n sym.Name) bool {
 	return n == e.vector.variable || e.names[n].lanes.lo != asm.NoReg
 }
 
-// evenly takes an integer apart that is linear in the vector loop's variable: step is how far one lane's value is from
-// the one before, a number for all lanes.
+// evenly returns the step of an integer that is linear in the vector loop's variable: the difference of one lane's
+// value from the previous lane's, the same for all lanes.
 func (e *emitter) evenly(x sym.Expr) (step sym.Expr, ok bool) {
 	if !e.varies(x) {
 		return step, true
@@ -40,7 +40,7 @@ func (e *emitter) evenly(x sym.Expr) (step sym.Expr, ok bool) {
 	return factor, ok && !e.varies(factor) && !e.varies(rest)
 }
 
-// constantStep is evenly for a step that is a number.
+// constantStep is evenly for constant steps; ok is false for others.
 func (e *emitter) constantStep(x sym.Expr) (step int64, ok bool) {
 	if factor, even := e.evenly(x); even {
 		return factor.Const()
@@ -48,7 +48,8 @@ func (e *emitter) constantStep(x sym.Expr) (step int64, ok bool) {
 	return 0, false
 }
 
-// simpler returns an integer that does not step evenly as what it is within the ranges of its names, which may do so.
+// simpler returns an integer that does not step evenly simplified within the ranges of its names; it may then step
+// evenly.
 func (e *emitter) simpler(x sym.Expr) sym.Expr {
 	if _, even := e.evenly(x); even {
 		return x
@@ -114,9 +115,11 @@ func (e *emitter) allLanes(r asm.Reg, dt dtype.DType) value {
 	return v
 }
 
-// apart is an integer as what is the same in all lanes but for an even step, the step, and the rest.
+// apart is an integer as a sum: base has the terms that step evenly from lane to lane, by step in all; rest has the
+// others.
 type apart struct{ base, step, rest sym.Expr }
 
+// takeApart divides an index into the terms that step evenly from lane to lane, their step, and the rest.
 func (e *emitter) takeApart(x sym.Expr) apart {
 	constant, terms := x.Terms()
 	p := apart{base: sym.Const(constant)}
@@ -174,6 +177,7 @@ func (e *emitter) plus(x, y value) value {
 	return e.pairs(x.dtype, x, y, func(x, y asm.Reg) asm.Reg { return e.three(op, x, y) })
 }
 
+// minus emits a difference of integers of 32 or 64 bits.
 func (e *emitter) minus(x, y value) value {
 	op := asm.VPSUBD
 	if x.dtype == dtype.I64 {
@@ -245,7 +249,7 @@ func (e *emitter) laneProduct(t sym.Term, dt dtype.DType) value {
 	return e.timesLanes(result, e.laneInteger(number, dt))
 }
 
-// laneFactor returns what is no sum of products.
+// laneFactor returns a factor's value in each lane.
 func (e *emitter) laneFactor(f sym.Factor, dt dtype.DType) value {
 	x := f.Expr()
 	return e.once(e.depthOf(x), "q "+dt.String()+" "+x.Key(), func() ready {
@@ -253,6 +257,7 @@ func (e *emitter) laneFactor(f sym.Factor, dt dtype.DType) value {
 	}).value
 }
 
+// laneFunction returns the value of one factor of an index in each lane, as an integer of type dt.
 func (e *emitter) laneFunction(f sym.Factor, dt dtype.DType) value {
 	switch f.Kind {
 	case sym.Variable:
@@ -348,7 +353,7 @@ func (e *emitter) above(x, y value) value {
 	return e.tests(x, y, e.greaterInt)
 }
 
-// wraps reports whether x is one of −y to y − 1: its remainder is then x, or x + y where it is negative.
+// wraps reports whether x is one of −y to y − 1: its remainder is then x, or x + y if x is negative.
 func (e *emitter) wraps(x, y sym.Expr) bool {
 	if n, ok := x.Name(); ok {
 		if b := e.names[n]; b.lanes.lo != asm.NoReg && e.below(y.Neg(), b.min) && e.below(b.max.Add(sym.Const(1)), y) {
@@ -407,7 +412,7 @@ func (e *emitter) laneDivide(v value, y sym.Expr, lo, hi int64) value {
 	return e.each(v, func(x asm.Reg) asm.Reg { return e.divideLong(x, e.laneInteger(y, dtype.I64).lo, times) })
 }
 
-// divideLong returns ⌊x/y⌋ of any integers: an estimate, another of what it leaves, and a correction by 1.
+// divideLong returns ⌊x/y⌋ of any integers: an estimate, an estimate of the remaining quotient, and a correction by 1.
 func (e *emitter) divideLong(x, y asm.Reg, estimate func(x asm.Reg) asm.Reg) asm.Reg {
 	rest, q := x, e.repeated64(0)
 	for range 2 {
@@ -447,6 +452,7 @@ func (e *emitter) dividedApart(x sym.Expr) sym.Expr {
 	return sum
 }
 
+// factorApart rewrites a quotient or remainder by a constant, whose dividend steps evenly, over lane 0's value.
 func (e *emitter) factorApart(f sym.Factor) sym.Expr {
 	whole := f.Expr()
 	if f.Kind != sym.FloorQuotient && f.Kind != sym.Remainder || !e.varies(whole) {

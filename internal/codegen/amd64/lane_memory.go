@@ -9,14 +9,14 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// This file is elements that do not lie side by side: a step apart, or wherever each lane's index says.
+// This file reads and writes elements that are not adjacent: at a fixed step, or at an index for each lane.
 
-// scattered is a place in memory for each lane: an address, and a number of elements from there on.
+// scattered is an address for each lane: a common one, and an index in elements from there.
 type scattered struct {
 	at    asm.Mem // without an index of its own
 	index value   // i32 or i64
 	depth int     // of the innermost scope whose names the index mentions
-	key   string  // tells the index from others
+	key   string  // identifies the index
 }
 
 // scatteredAt finds the elements of a buffer at an offset that differs by lane. Elements that share bytes are counted
@@ -51,7 +51,7 @@ func (e *emitter) scatteredAt(buffer string, dt dtype.DType, offset sym.Expr) sc
 	return scattered{e.withoutIndex(e.address(buffer, p.base)), index, depth, key}
 }
 
-// indexType returns the type of the lanes of an index: i32 if the elements' places in bits, or their numbers, fit.
+// indexType returns the type of the lanes of an index: i32 if the elements' offsets in bits, or their indices, fit.
 func (e *emitter) indexType(rest, step sym.Expr, dt dtype.DType) dtype.DType {
 	lo, hi := e.bounds(rest)
 	low, high := e.bounds(step)
@@ -64,9 +64,10 @@ func (e *emitter) indexType(rest, step sym.Expr, dt dtype.DType) dtype.DType {
 	return dtype.I64
 }
 
+// bytesAtLeast returns the full bytes of an element; 0 for elements of fewer than 8 bits.
 func bytesAtLeast(dt dtype.DType) int64 { return int64(dt.Bits()) / 8 }
 
-// withoutIndex returns an address in one register and a displacement.
+// withoutIndex returns the same address with a base and a displacement only.
 func (e *emitter) withoutIndex(at asm.Mem) asm.Mem {
 	if at.Index == asm.NoReg {
 		return at
@@ -133,7 +134,7 @@ func (e *emitter) halfMasks(mask asm.Reg) (lo, hi asm.Reg) {
 	return e.halves(mask, false)
 }
 
-// gatherBy returns a gather by an instruction; lanes that the mask leaves out are 0.
+// gatherBy emits a gather instruction; lanes outside the mask are 0.
 func (e *emitter) gatherBy(op asm.Op, at asm.Mem, mask asm.Reg) asm.Reg {
 	r := e.builder.vector()
 	e.assign(r, e.integer32(0))
@@ -152,8 +153,8 @@ func (e *emitter) gatherBy(op asm.Op, at asm.Mem, mask asm.Reg) asm.Reg {
 	return r
 }
 
-// gatherSmall reads elements of less than 32 bits: of each, the word of four bytes in which it lies, which begins at a
-// multiple of four and so is in the element's own page.
+// gatherSmall reads elements of less than 32 bits. For each it reads the aligned word of four bytes that contains it,
+// which is in the element's own page.
 func (e *emitter) gatherSmall(dt dtype.DType, p scattered, mask asm.Reg) value {
 	word := e.general()
 	e.emit(asm.Inst{Op: asm.LEA, Bits: 64, Args: [4]asm.Reg{word, asm.Memory}, Mem: p.at})
@@ -167,18 +168,18 @@ func (e *emitter) gatherSmall(dt dtype.DType, p scattered, mask asm.Reg) value {
 		}
 		return e.each(v, func(x asm.Reg) asm.Reg { return e.twoImm(op, x, by) })
 	}
-	// The place of the element's lowest bit, from the first word on.
+	// The offset of the element's lowest bit, from the first word on.
 	bits := e.plus(shift(p.index, asm.VPSLLD, asm.VPSLLQ, int64(log2(int64(dt.Bits())))),
 		e.allLanes(e.times(start, 8), as))
 	if as == dtype.I64 && !e.isa.masks {
-		refuse("%s so far apart", dt)
+		refuse("%s at offsets of more than 32 bits", dt)
 	}
 	words := scattered{at: asm.Mem{Base: word}, index: shift(bits, asm.VPSRAD, asm.VPSRAQ, 5)}
 	low := e.and(e.cast(bits, dtype.I32).lo, e.integer32(31))
 	return e.small(dt, e.shiftRightBy(e.gatherWords(words, 4, mask), low))
 }
 
-// small is lanes in whose lowest bits elements of less than 32 bits lie, with anything above them.
+// small returns lanes of a type from lanes whose lowest bits are elements of less than 32 bits, with any bits above.
 func (e *emitter) small(dt dtype.DType, x asm.Reg) value {
 	switch {
 	case packs(dt):
@@ -221,6 +222,7 @@ func (e *emitter) scatterLanes(dt dtype.DType, p scattered, x value, mask asm.Re
 	}
 }
 
+// scatterWide stores 64-bit lanes at the addresses of an index, in two halves.
 func (e *emitter) scatterWide(p scattered, x value, mask asm.Reg) {
 	lo, hi := e.halfMasks(mask)
 	op, low, high, second := asm.VPSCATTERQQ, p.index.lo, p.index.hi, x.hi
@@ -231,7 +233,7 @@ func (e *emitter) scatterWide(p scattered, x value, mask asm.Reg) {
 	e.scatterBy(op, p.at, high, 8, second, hi)
 }
 
-// scatterBy is a scatter by an instruction, which clears its mask.
+// scatterBy emits a scatter instruction, which clears its mask.
 func (e *emitter) scatterBy(op asm.Op, at asm.Mem, index asm.Reg, scale uint8, x, mask asm.Reg) {
 	at.Index, at.Scale = index, scale
 	m := mask
@@ -242,7 +244,7 @@ func (e *emitter) scatterBy(op asm.Op, at asm.Mem, index asm.Reg, scale uint8, x
 	e.emit(asm.Inst{Op: op, Bits: uint16(e.isa.bits), Args: [4]asm.Reg{asm.Memory, x}, Mem: at, Mask: m})
 }
 
-// scatterOneByOne writes lane after lane; those that the mask leaves out behind a branch.
+// scatterOneByOne writes lane after lane; a branch skips those outside the mask.
 func (e *emitter) scatterOneByOne(dt dtype.DType, p scattered, x value, mask asm.Reg) {
 	bits := asm.NoReg
 	if mask != asm.NoReg {
@@ -309,7 +311,7 @@ func (e *emitter) quarter(x asm.Reg, n int) asm.Reg {
 	return e.twoImm(op, x, int64(n))
 }
 
-// storeLane writes one lane: of elements of up to 32 bits, the low bits of a lane of lo.
+// storeLane writes one lane; for elements of up to 32 bits, the low bits of a lane of lo.
 func (e *emitter) storeLane(dt dtype.DType, at asm.Mem, lo, hi asm.Reg, lane int) {
 	if kinds[dt].wide() {
 		e.storeWord(at, e.wordOf(e.halfOf(lo, hi, lane), lane%(e.isa.lanes/2)))
@@ -320,7 +322,7 @@ func (e *emitter) storeLane(dt dtype.DType, at asm.Mem, lo, hi asm.Reg, lane int
 	e.emit(asm.Inst{Op: asm.MOV, Bits: uint16(dt.Bits()), Args: [4]asm.Reg{asm.Memory, r}, Mem: at})
 }
 
-// checkLanes makes a value of each lane usable in indices, or ends the call with the first that is wrong.
+// checkLanes makes a value of each lane usable in indices, or ends the call with the first lane that fails the check.
 func (e *emitter) checkLanes(s *loop.Check, v value) {
 	low, high := e.resolve(s.Min), e.resolve(s.Max)
 	as := dtype.I64
@@ -345,7 +347,7 @@ func (e *emitter) checkLanes(s *loop.Check, v value) {
 	e.checked(s, name{lanes: v, min: low, max: high})
 }
 
-// laneAt returns the lane of an integer whose number is in a register.
+// laneAt returns the lane of v whose number is in a register.
 func (e *emitter) laneAt(v value, lane asm.Reg) asm.Reg {
 	if v.uniform || v.dtype == dtype.I32 {
 		r := v.lo
@@ -375,21 +377,21 @@ func (e *emitter) pairAt(lane asm.Reg) asm.Reg {
 	return e.addInt(e.broadcastInt(e.times(lane, 2)), e.poolVector(odd))
 }
 
-// mostSpread is the greatest step of elements of 32 bits that are read with what lies between them.
+// mostSpread is the greatest step of elements of 32 bits that are read together with the elements between them.
 const mostSpread = 4
 
-// loadSpread reads elements of 32 bits that lie a few apart, forward or backward, the one at the lowest address at at:
-// as many vectors as the step, which begin and end with such an element, and of each the elements that are wanted.
+// loadSpread reads elements of 32 bits at a small step, forward or backward; at is the lowest address. It reads as many
+// vectors as the step, which begin and end with a wanted element, and takes the wanted elements of each.
 //
-// Of a mask's lanes (NoReg: all) nothing else is touched; the step is then forward.
+// With a mask (NoReg: all lanes) only its lanes' elements are touched; the step is then forward.
 func (e *emitter) loadSpread(dt dtype.DType, at asm.Mem, step int64, mask asm.Reg) value {
 	by, lanes := max(step, -step), int64(e.isa.lanes)
 	var all asm.Reg
 	for part := range by {
 		from := part * (lanes - 1)
-		place := at
-		place.Disp += int32(4 * from)
-		x := e.loadPart(place, mask, by, from)
+		address := at
+		address.Disp += int32(4 * from)
+		x := e.loadWanted32(address, mask, by, from)
 		if part == 0 && by == 1 {
 			return value{dtype: dt, lo: e.three(asm.VPERMD, e.spreadIndex(step, 0, lanes), x)}
 		} else if part == 0 {
@@ -406,9 +408,9 @@ func (e *emitter) loadSpread(dt dtype.DType, at asm.Mem, step int64, mask asm.Re
 	return value{dtype: dt, lo: all}
 }
 
-// loadPart returns a vector of what lanes of a mask want, by apart: of its elements those, the first of which is so
-// many from lane 0's.
-func (e *emitter) loadPart(at asm.Mem, mask asm.Reg, by, from int64) asm.Reg {
+// loadWanted32 reads a vector of elements of 32 bits at at; with a mask, only the wanted elements, by apart, of which
+// the first is lane 0's and at is from elements after that.
+func (e *emitter) loadWanted32(at asm.Mem, mask asm.Reg, by, from int64) asm.Reg {
 	if mask == asm.NoReg {
 		return e.builder.load(at)
 	}
@@ -420,7 +422,8 @@ func (e *emitter) loadPart(at asm.Mem, mask asm.Reg, by, from int64) asm.Reg {
 	return e.loadMasked(wanted(), at)
 }
 
-// spreadMask returns the elements that the lanes of a mask want, by apart, of those from a place on.
+// spreadMask returns the mask of the elements, by apart, that the lanes of a mask want, for the vector that begins from
+// elements after lane 0's.
 func (e *emitter) spreadMask(mask asm.Reg, by, from int64) asm.Reg {
 	pattern := int64(0)
 	for lane := range int64(e.isa.lanes) {
@@ -436,8 +439,8 @@ func (e *emitter) spreadMask(mask asm.Reg, by, from int64) asm.Reg {
 	return r
 }
 
-// placeOfLane returns where a lane's element lies, from the lowest one on.
-func (e *emitter) placeOfLane(lane, step int64) int64 {
+// offsetOfLane returns the offset of a lane's element from the lowest one.
+func (e *emitter) offsetOfLane(lane, step int64) int64 {
 	if step < 0 {
 		return (int64(e.isa.lanes) - 1 - lane) * -step
 	}
@@ -449,8 +452,8 @@ func (e *emitter) placeOfLane(lane, step int64) int64 {
 func (e *emitter) spreadIndex(step, from, lanes int64) asm.Reg {
 	var list []byte
 	for lane := range lanes {
-		at, from := e.placeOfLane(lane, step), from
-		which := lane // the first operand's
+		at, from := e.offsetOfLane(lane, step), from
+		which := lane // the first operand's element
 		if at >= from && at < from+lanes {
 			which = at - from
 			if from > 0 {
@@ -462,12 +465,13 @@ func (e *emitter) spreadIndex(step, from, lanes int64) asm.Reg {
 	return e.poolVector(list)
 }
 
-// spreadPair returns which element of the first two vectors each lane takes; lanes of later ones take any.
+// spreadPair returns, for each lane, the element of the first two vectors that it takes; any for lanes of later
+// vectors.
 func (e *emitter) spreadPair(step int64) asm.Reg {
 	lanes := int64(e.isa.lanes)
 	var list []byte
 	for lane := range lanes {
-		at := e.placeOfLane(lane, step)
+		at := e.offsetOfLane(lane, step)
 		if at >= lanes {
 			at = min(at-(lanes-1), lanes-1) + lanes
 		}

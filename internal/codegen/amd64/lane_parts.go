@@ -7,8 +7,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// This file cuts vector loops at the places at which an index begins to change in another way: at the border of a
-// padded, clamped or repeated axis. Between them, where most iterations are, elements lie side by side and conditions
+// This file cuts vector loops at the iterations at which an index begins to change in another way: at the border of a
+// padded, clamped or repeated axis. Between the cuts, where most iterations are, elements are adjacent and conditions
 // are known.
 
 // vectorParts emits a vector loop, in three parts if most of its iterations lie in an interior.
@@ -42,18 +42,17 @@ func (e *emitter) vectorPart(s *loop.For, first, end int64) {
 	e.vectorLoop(s, first, sym.Const(end-first))
 }
 
-// within gives a loop's variable the range of some iterations, until the result is called.
+// within restricts a loop's variable to some iterations, until undo is called.
 func (e *emitter) within(variable sym.Name, first, end int64) (undo func()) {
 	known, _ := e.k.ranges.Get(variable)
 	e.k.ranges.Set(variable, sym.Range{Min: first, Max: end - 1})
 	return func() { e.k.ranges.Set(variable, known) }
 }
 
-// mostCuts is how often a stretch of iterations is cut.
+// mostCuts is the largest number of cuts of a range of iterations.
 const mostCuts = 8
 
-// smooth returns the iterations, of those from first on and below end, in which indices change evenly, as far as they
-// do.
+// smooth returns a subrange of the iterations [first, end) in which as many indices as possible change evenly.
 func (e *emitter) smooth(s *loop.For, first, end int64) (int64, int64) {
 	list := e.unevenIndices(s)
 	for range mostCuts {
@@ -112,6 +111,7 @@ type cuts struct {
 	at         []int64
 }
 
+// of adds the cuts of all minima, maxima, quotients and remainders in x, at any depth.
 func (c *cuts) of(x sym.Expr) {
 	_, terms := x.Terms()
 	for _, t := range terms {
@@ -127,6 +127,7 @@ func (c *cuts) of(x sym.Expr) {
 	}
 }
 
+// factor adds the iterations at which a minimum, a maximum, a quotient or a remainder changes its form.
 func (c *cuts) factor(f sym.Factor) {
 	switch f.Kind {
 	case sym.Least, sym.Greatest:
@@ -142,7 +143,7 @@ func (c *cuts) factor(f sym.Factor) {
 	}
 }
 
-// linear returns an integer as by × the variable + from; ok is false if it is none.
+// linear returns an integer as by × the variable + from; ok is false if it is not linear.
 func (c *cuts) linear(x sym.Expr) (by, from int64, ok bool) {
 	factor, rest, linear := x.Linear(c.variable)
 	by, ok1 := factor.Const()
@@ -150,14 +151,14 @@ func (c *cuts) linear(x sym.Expr) (by, from int64, ok bool) {
 	return by, from, linear && ok1 && ok2 && by != 0
 }
 
-// zero cuts where an integer changes its sign.
+// zero adds the cut at which an integer changes its sign.
 func (c *cuts) zero(x sym.Expr) {
 	if by, from, ok := c.linear(x); ok {
 		c.add(floorOf(-from, by) + 1)
 	}
 }
 
-// multiples cuts where an integer that changes by 1 is a multiple of y.
+// multiples adds the cuts at which an integer that changes by 1 is a multiple of y.
 func (c *cuts) multiples(x sym.Expr, y int64) {
 	by, from, ok := c.linear(x)
 	if !ok || by != 1 && by != -1 || (c.end-c.first)/y > mostCuts {
@@ -165,20 +166,21 @@ func (c *cuts) multiples(x sym.Expr, y int64) {
 	}
 	for q := floorOf(min(by*c.first, by*c.end)+from, y); q*y <= max(by*c.first, by*c.end)+from; q++ {
 		at := (q*y - from) * by
-		if by < 0 { // the iteration of the multiple is the last of its stretch
+		if by < 0 { // the iteration of the multiple is the last before the cut
 			at++
 		}
 		c.add(at)
 	}
 }
 
+// add adds a cut, if it lies inside the range.
 func (c *cuts) add(at int64) {
 	if c.first < at && at < c.end {
 		c.at = append(c.at, at)
 	}
 }
 
-// longest returns the longest stretch between two cuts.
+// longest returns the longest range between two cuts.
 func (c *cuts) longest() (first, end int64) {
 	slices.Sort(c.at)
 	from := c.first

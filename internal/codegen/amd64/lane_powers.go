@@ -8,16 +8,17 @@ import (
 	"github.com/weirml/weir/internal/loop"
 )
 
-// This file is functions that take as many steps as their operands need: powers of integers, and remainders of floats.
+// This file emits functions whose number of steps depends on the operands: powers of integers, and remainders of
+// floats.
 
-// powerInts returns x to the y for integers: by squares, until no exponent has a bit left.
+// powerInts returns x to the y for integers, by squaring, until no lane's exponent has a bit left.
 func (e *emitter) powerInts(x, y value) value {
 	zero, one := e.same(x.dtype, 0), e.same(x.dtype, 1)
 	exponent := y
 	if y.dtype.IsSigned() {
 		exponent = e.choose(e.order(loop.Lt, y, zero), zero, y)
 	}
-	result, base, left := e.apartFrom(one), e.apartFrom(x), e.apartFrom(exponent)
+	result, base, left := e.ownCopy(one), e.ownCopy(x), e.ownCopy(exponent)
 	again := e.label()
 	e.turns(again, int64(x.dtype.Bits()), false, asm.NoReg, 0)
 	odd := e.order(loop.Ne, e.bitsIn(left, one), zero)
@@ -34,7 +35,7 @@ func (e *emitter) powerInts(x, y value) value {
 	return result
 }
 
-// inversePower returns x to a negative y, an integer: 0 but for 1 and −1.
+// inversePower returns x to a negative y, as an integer: 0 except for x = 1 and x = −1.
 func (e *emitter) inversePower(x, y value) value {
 	zero, one, less := e.same(x.dtype, 0), e.same(x.dtype, 1), e.same(x.dtype, -1)
 	odd := e.order(loop.Ne, e.bitsIn(y, one), zero)
@@ -42,7 +43,7 @@ func (e *emitter) inversePower(x, y value) value {
 	return e.choose(e.order(loop.Eq, x, one), one, r)
 }
 
-// halvedInts moves the bits of lanes down by one.
+// halvedInts returns a function that shifts the bits of lanes down by one.
 func (e *emitter) halvedInts(x value) func(x asm.Reg) asm.Reg {
 	op := asm.VPSRLD
 	if x.kind() == longs {
@@ -51,10 +52,11 @@ func (e *emitter) halvedInts(x value) func(x asm.Reg) asm.Reg {
 	return func(x asm.Reg) asm.Reg { return e.twoImm(op, x, 1) }
 }
 
+// bitsIn returns the bits that x and y share.
 func (e *emitter) bitsIn(x, y value) value { return e.pairs(x.dtype, x, y, e.and) }
 
-// apartFrom returns a value in registers of its own, two where its type takes two, that may be given others.
-func (e *emitter) apartFrom(v value) value {
+// ownCopy returns a copy of a value in new registers, which become may overwrite.
+func (e *emitter) ownCopy(v value) value {
 	r := value{dtype: v.dtype, lo: e.copyOf(v.lo)}
 	if v.kind().wide() {
 		r.hi = e.copyOf(v.hi)
@@ -62,7 +64,7 @@ func (e *emitter) apartFrom(v value) value {
 	return r
 }
 
-// become gives the registers of a value another's.
+// become overwrites the registers of a value with another's.
 func (e *emitter) become(to, v value) {
 	e.assign(to.lo, v.lo)
 	if to.kind().wide() {
@@ -70,16 +72,16 @@ func (e *emitter) become(to, v value) {
 	}
 }
 
-// remainderFloats returns what is left of x less as many times y as fit, with the sign of x, for floats of up to 32
-// bits: exactly, as f64 has all that is on the way.
+// remainderFloats returns the remainder of x by y with the sign of x, for floats of up to 32 bits. It is exact, since
+// f64 represents all intermediate results.
 func (e *emitter) remainderFloats(x, y value) value {
-	a, b := e.apartFrom(e.cast(x, dtype.F64)), e.apartFrom(e.cast(y, dtype.F64))
+	a, b := e.ownCopy(e.cast(x, dtype.F64)), e.ownCopy(e.cast(y, dtype.F64))
 	r := e.pairs(dtype.F64, a, b, e.remainderWide)
 	r.uniform = x.uniform && y.uniform
 	return e.cast(r, x.dtype)
 }
 
-// remainderWide is remainderFloats in one register of f64.
+// remainderWide is remainderFloats for one register of f64.
 func (e *emitter) remainderWide(x, y asm.Reg) asm.Reg {
 	size := e.repeated64(1<<63 - 1)
 	a, b := e.and(x, size), e.and(y, size)

@@ -8,15 +8,15 @@ import (
 	"github.com/weirml/weir/internal/loop"
 )
 
-// This file is gathers whose indices are the same in many iterations, as those of resizing are in every row. If all of
-// a strip's elements lie within two vectors, they are read as these, and each lane takes its own: what lies between the
-// first and the last is of the same buffer.
+// This file emits gathers whose indices are the same in many iterations, such as those of resizing in every row. If all
+// of a strip's elements lie within two vectors of memory, these are read, and each lane takes its element: all bytes
+// between the first and the last element belong to the same buffer.
 
-// window is where the elements of a strip lie.
+// window is the range of memory that holds a strip's elements.
 type window struct {
 	first asm.Reg // the least index
-	span  asm.Reg // the greatest, less that
-	lanes asm.Reg // each lane's, less the least
+	width asm.Reg // the greatest index, less the least
+	lanes asm.Reg // each lane's index, less the least
 	key   string
 	depth int
 }
@@ -35,13 +35,13 @@ func (e *emitter) gatherNear(p scattered, mask asm.Reg) asm.Reg {
 	two, far, done := e.label(), e.label(), e.label()
 	width := int64(e.isa.lanes)
 
-	e.integerImm(asm.CMP, w.span, width)
+	e.integerImm(asm.CMP, w.width, width)
 	e.jump(asm.JGE, two)
 	e.assign(result, e.three(asm.VPERMD, w.lanes, e.loadMasked(masks[0], at)))
 	e.jump(asm.JMP, done)
 
 	e.bind(two)
-	e.integerImm(asm.CMP, w.span, 2*width)
+	e.integerImm(asm.CMP, w.width, 2*width)
 	e.jump(asm.JGE, far)
 	low := e.loadMasked(masks[0], at)
 	at.Disp += int32(4 * width)
@@ -62,10 +62,10 @@ func (e *emitter) windowOf(p scattered, mask asm.Reg) window {
 	once := func(name string, make func() asm.Reg) asm.Reg {
 		return e.once(p.depth, w.key+name, func() ready { return ready{register: make()} }).register
 	}
-	index := func() value { return e.thoseThereAre(p.index, mask) }
+	index := func() value { return e.withMasked(p.index, mask) }
 	edge := func(op loop.BinaryOp) asm.Reg { return e.wholeNumber(e.across(op, index())) }
 	w.first = once("first", func() asm.Reg { return edge(loop.Min) })
-	w.span = once("span", func() asm.Reg {
+	w.width = once("span", func() asm.Reg {
 		r := e.copyOf(edge(loop.Max))
 		e.integerOp(asm.SUB, r, w.first)
 		return r
@@ -76,10 +76,10 @@ func (e *emitter) windowOf(p scattered, mask asm.Reg) window {
 	return w
 }
 
-// windowMask returns the elements of a window's first or second vector that lie between its first and its last.
+// windowMask returns the mask of the elements of a window's first or second vector that lie inside the window.
 func (e *emitter) windowMask(w window, vector int64) asm.Reg {
 	return e.once(w.depth, fmt.Sprint(w.key, "mask", vector), func() ready {
-		count := e.copyOf(w.span)
+		count := e.copyOf(w.width)
 		e.integerImm(asm.ADD, count, 1-vector*int64(e.isa.lanes))
 		limit := e.number(4 * int64(e.isa.lanes)) // 32 bits of it are compared
 		e.compareNumbers(count, limit)
@@ -88,8 +88,8 @@ func (e *emitter) windowMask(w window, vector int64) asm.Reg {
 	}).register
 }
 
-// thoseThereAre returns an index with the first lane's value in the lanes that a mask leaves out (NoReg: none).
-func (e *emitter) thoseThereAre(index value, mask asm.Reg) value {
+// withMasked returns an index with the first lane's value in the lanes outside a mask (NoReg: all are inside).
+func (e *emitter) withMasked(index value, mask asm.Reg) value {
 	if mask == asm.NoReg {
 		return index
 	}

@@ -7,9 +7,9 @@ import (
 	"github.com/weirml/weir/internal/loop"
 )
 
-// A weight of few bits becomes a number as convert(word & 15) − 8 says, in three instructions. It has at most sixteen
-// values, which one register of AVX-512 holds: VPERMPS takes them by the low four bits of each lane of the word. One of
-// AVX2 holds eight.
+// A weight of few bits becomes a number by an expression such as convert(word & 15) − 8, in three instructions. It has
+// at most sixteen values, which one register of AVX-512 holds: VPERMPS selects them by the low four bits of each lane
+// of the word. A register of AVX2 holds eight.
 
 // lookedUp is an f32 expression of the low bits of an integer as one read of a table.
 type lookedUp struct {
@@ -68,12 +68,13 @@ func lookedUpOf(x loop.Expr, lanes int) (l lookedUp, ok bool) {
 	return l, false
 }
 
+// constantOf returns an expression as a constant; nil if it is none.
 func constantOf(x loop.Expr) *loop.Const {
 	c, _ := x.(*loop.Const)
 	return c
 }
 
-// lookedUp emits an expression that a table in one register can tell; false for others.
+// lookedUp emits an expression as a read of a table in one register; false if it cannot be.
 func (e *emitter) lookedUp(x loop.Expr) (value, bool) {
 	l, ok := lookedUpOf(x, e.isa.lanes)
 	if !ok {

@@ -53,7 +53,7 @@ func (e *emitter) load(l *loop.Load) value {
 	return result
 }
 
-// loadWanted reads one element for the lanes of a mask, behind a branch: it is not touched if no lane wants it.
+// loadWanted reads one element for the lanes of a mask; a branch skips the read if the mask has no lane.
 func (e *emitter) loadWanted(l *loop.Load, offset sym.Expr, mask, otherwise value) value {
 	result := value{dtype: l.Type, lo: e.copyOf(otherwise.lo)}
 	if result.kind().wide() {
@@ -82,7 +82,7 @@ func (e *emitter) assignBefore(done asm.Label, result value, read func() value) 
 	e.bind(done)
 }
 
-// tailMask returns the lanes that there are, where the strip is not whole.
+// tailMask returns the mask of an incomplete strip's lanes; NoReg if the strip has all lanes.
 func (e *emitter) tailMask() asm.Reg {
 	if e.vector == nil {
 		return asm.NoReg
@@ -90,7 +90,7 @@ func (e *emitter) tailMask() asm.Reg {
 	return e.vector.tail
 }
 
-// withTail returns the lanes of a mask that there are.
+// withTail returns a mask without the lanes that an incomplete strip lacks.
 func (e *emitter) withTail(mask asm.Reg) asm.Reg {
 	if tail := e.tailMask(); tail != asm.NoReg {
 		return e.maskAnd(mask, tail)
@@ -98,8 +98,8 @@ func (e *emitter) withTail(mask asm.Reg) asm.Reg {
 	return mask
 }
 
-// lanes reads elements at an offset that lane by lane is another, or for all lanes the same. mask is the lanes that may
-// be touched (NoReg: all).
+// lanes reads elements at an offset that differs by lane, or is the same for all lanes. Only the lanes of mask are
+// touched (NoReg: all).
 func (e *emitter) lanes(buffer string, dt dtype.DType, offset sym.Expr, mask asm.Reg) value {
 	step, even := e.constantStep(offset)
 	part := mask != asm.NoReg
@@ -131,8 +131,8 @@ func (e *emitter) lanes(buffer string, dt dtype.DType, offset sym.Expr, mask asm
 	return e.gatherLanes(dt, e.scatteredAt(buffer, dt, offset), mask)
 }
 
-// streamAhead is how far ahead of what is read memory is fetched that a loop reads from one end to the other, in bytes:
-// beyond the page that the processor fetches ahead in by itself.
+// streamAhead is the distance in bytes at which memory that a loop reads from end to end is fetched before its use:
+// beyond the page in which the processor fetches by itself.
 const streamAhead = 2048
 
 // streams reports whether a vector of memory that nothing writes is read in each turn of a loop inside the vector loop,
@@ -155,13 +155,13 @@ func (e *emitter) streams(buffer string, dt dtype.DType, offset sym.Expr) bool {
 	return false
 }
 
-// cacheLine is the bytes of a line.
+// cacheLine is the size of a cache line, in bytes.
 const cacheLine = 64
 
-// partsSlow reports whether no instruction reads or writes some lanes of elements of a type.
+// partsSlow reports whether no instruction reads or writes only some lanes of a type's elements.
 func (e *emitter) partsSlow(dt dtype.DType) bool { return !e.isa.masks && smallDtypes(dt) }
 
-// smallDtypes returns the types of 8 and 16 bits.
+// smallDtypes reports whether a type has 8 or 16 bits.
 func smallDtypes(dt dtype.DType) bool { _, ok := extensions[dt]; return ok }
 
 // loadOne reads one element into all lanes.
@@ -252,7 +252,7 @@ func (e *emitter) loadRun(dt dtype.DType, at asm.Mem, mask asm.Reg) value {
 	return e.extended(dt, r)
 }
 
-// extended is lanes of narrow elements that one of the extensions made.
+// extended returns a value of a narrow type from lanes that one of the extensions made.
 func (e *emitter) extended(dt dtype.DType, r asm.Reg) value {
 	switch dt {
 	case dtype.Bool:
@@ -285,7 +285,7 @@ func (e *emitter) gatherAt(at asm.Mem, mask asm.Reg) asm.Reg {
 func (e *emitter) store(s *loop.Store) {
 	m := e.k.memory(s.To)
 	offset := e.resolve(m.offset(s.Index))
-	if simpler := e.simpler(offset); e.varies(simpler) { // of a loop that runs once, it need not
+	if simpler := e.simpler(offset); e.varies(simpler) { // in a loop that runs once it need not vary
 		offset = simpler
 	}
 	condition := s.Mask
@@ -419,13 +419,13 @@ func (e *emitter) storeRun(dt dtype.DType, at asm.Mem, x value, mask asm.Reg) {
 	e.emit(asm.Inst{Op: op, Bits: bits, Args: [4]asm.Reg{asm.Memory, e.narrowed(dt, x.lo)}, Mem: at})
 }
 
-// prepared is lanes of a narrow type such that their lower bits are the elements, but for f16, which an instruction of
-// its own makes.
+// prepared returns lanes of a narrow type whose lower bits are the elements, except for f16, for which there is an
+// instruction.
 func (e *emitter) prepared(dt dtype.DType, r asm.Reg) asm.Reg {
 	switch dt {
 	case dtype.Bool:
 		return e.selectLanes(r, e.integer32(1), e.integer32(0))
-	case dtype.BF16: // what is in registers is rounded already
+	case dtype.BF16: // values in registers are rounded already
 		return e.shiftRight(r, 16)
 	}
 	if coded(dt) {
@@ -434,7 +434,7 @@ func (e *emitter) prepared(dt dtype.DType, r asm.Reg) asm.Reg {
 	return r
 }
 
-// narrowed is lanes of a narrow type as its elements, side by side in the lowest part of a register.
+// narrowed returns the elements of lanes of a narrow type, packed in the lowest bytes of a register.
 func (e *emitter) narrowed(dt dtype.DType, x asm.Reg) asm.Reg {
 	r := e.prepared(dt, x)
 	switch {
@@ -465,12 +465,12 @@ func (e *emitter) gatherNarrow(dt dtype.DType, at asm.Mem, step int64) value {
 	}
 	var parts []asm.Reg
 	for lane := range int64(e.isa.lanes) {
-		place := lane % (16 / size)
-		if place == 0 {
+		position := lane % (16 / size)
+		if position == 0 {
 			parts = append(parts, e.copyOf(e.integer32(0)))
 		}
 		r := parts[len(parts)-1]
-		e.emit(asm.Inst{Op: op, Args: [4]asm.Reg{r, r, asm.Memory}, Mem: at, Imm: place})
+		e.emit(asm.Inst{Op: op, Args: [4]asm.Reg{r, r, asm.Memory}, Mem: at, Imm: position})
 		at.Disp += int32(step * size)
 	}
 	all := parts[0]
@@ -518,13 +518,13 @@ func (e *emitter) scatterNarrow(dt dtype.DType, at asm.Mem, step int64, x value)
 	}
 	all := e.narrowed(dt, x.lo)
 	for lane := range int64(e.isa.lanes) {
-		place := lane % (16 / size)
-		if place == 0 && lane > 0 {
+		position := lane % (16 / size)
+		if position == 0 && lane > 0 {
 			upper := e.builder.vector()
 			e.emit(asm.Inst{Op: asm.VEXTRACTI128, Bits: 256, Args: [4]asm.Reg{upper, all}, Imm: 1})
 			all = upper
 		}
-		e.emit(asm.Inst{Op: op, Args: [4]asm.Reg{asm.Memory, all}, Mem: at, Imm: place})
+		e.emit(asm.Inst{Op: op, Args: [4]asm.Reg{asm.Memory, all}, Mem: at, Imm: position})
 		at.Disp += int32(step * size)
 	}
 }
@@ -536,12 +536,12 @@ var (
 	firstAndFifth = []byte{0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 )
 
-// twice returns a shuffle of both halves; bytes that it does not name become 0.
-func twice(places ...byte) []byte {
+// twice returns the indices of a shuffle that does the same in both halves; bytes without an index become 0.
+func twice(from ...byte) []byte {
 	half := make([]byte, 16)
 	for i := range half {
-		if half[i] = 0x80; i < len(places) {
-			half[i] = places[i]
+		if half[i] = 0x80; i < len(from) {
+			half[i] = from[i]
 		}
 	}
 	return append(half[:16:16], half...)

@@ -10,10 +10,10 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// This file is vector loops that only move narrow elements, or fill memory with one: whole registers of elements at a
-// time, of which as lanes of 32 bits there would be several.
+// This file emits vector loops that only move narrow elements, or fill memory with one. It moves full registers of
+// elements at a time, which are several strips of 32-bit lanes.
 
-// stripsMoved returns how many strips of a vector loop one move does; 0 if the loop does something else.
+// stripsMoved returns the number of strips of a vector loop that one move does; 0 if the loop does something else.
 func (e *emitter) stripsMoved(f *loop.For) int64 {
 	if len(f.Body) != 1 || e.override != nil || e.collect != nil {
 		return 0
@@ -52,12 +52,13 @@ func (e *emitter) moveRun(s *loop.Store) {
 	e.builder.store(e.runAt(s.To, s.Index), r)
 }
 
-// inRun reports whether the elements of all lanes follow one another.
+// inRun reports whether the elements of all lanes are contiguous.
 func (e *emitter) inRun(buffer string, index []sym.Expr) bool {
 	step, even := e.constantStep(e.runOffset(buffer, index))
 	return even && step == 1
 }
 
+// runOffset returns the offset of the first lane's element.
 func (e *emitter) runOffset(buffer string, index []sym.Expr) sym.Expr {
 	return e.simpler(e.resolve(e.k.memory(buffer).offset(index)))
 }
@@ -67,7 +68,7 @@ func (e *emitter) runAt(buffer string, index []sym.Expr) asm.Mem {
 	return e.address(buffer, e.runOffset(buffer, index))
 }
 
-// filled returns a register's bytes with a constant in each element.
+// filled returns the bytes of a register with a constant in each element.
 func (e *emitter) filled(c *loop.Const) []byte {
 	one := binary.LittleEndian.AppendUint64(nil, c.Bits)[:c.Type.Bits()/8]
 	return bytes.Repeat(one, e.isa.bits/c.Type.Bits())

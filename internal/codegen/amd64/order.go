@@ -64,14 +64,14 @@ func (e *emitter) order(op loop.BinaryOp, a, b value) value {
 	return r
 }
 
-// condition returns a bool.
+// condition emits a bool expression, as a mask.
 func (e *emitter) condition(x loop.Expr) value { return e.value(x) }
 
 // far is beyond what the lanes of a strip differ by: indices are compared as 32-bit lanes, what is farther away as this
 // far.
 const far = 1 << 30
 
-// between compares two symbolic integers, whose difference changes by a constant from lane to lane.
+// between compares two symbolic integers whose difference changes by a constant from lane to lane; false for others.
 func (e *emitter) between(x *loop.Binary) (value, bool) {
 	left, ok := x.X.(*loop.Index)
 	right, also := x.Y.(*loop.Index)
@@ -115,7 +115,7 @@ func (e *emitter) compareZero(op loop.BinaryOp, d value) value {
 	return e.order(mirrored[op], d, e.same(d.dtype, 0))
 }
 
-// mirrored are the comparisons of a difference with 0 that stand for those of what it is the difference of.
+// mirrored maps a comparison of x and y to the comparison of y − x with 0.
 var mirrored = map[loop.BinaryOp]loop.BinaryOp{loop.Eq: loop.Eq, loop.Ne: loop.Ne, loop.Lt: loop.Gt, loop.Le: loop.Ge,
 	loop.Gt: loop.Lt, loop.Ge: loop.Le}
 
@@ -128,7 +128,7 @@ func (e *emitter) betweenLanes(op loop.BinaryOp, slack sym.Expr) value {
 	return e.compareZero(op, e.laneInteger(slack, dt))
 }
 
-// holds reports whether a comparison of x and y holds whose difference y − x is known.
+// holds reports whether a comparison of x and y holds, given the difference y − x.
 func holds(op loop.BinaryOp, difference int64) bool {
 	switch op {
 	case loop.Eq:

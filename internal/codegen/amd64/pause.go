@@ -8,49 +8,49 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// No call into machine code lasts long: the collector waits for it, and so does whoever ends the run's context. A
-// routine whose tiles are short is called for few tiles at a time. In any other, loops count down what the frame's
-// budget word holds, in instructions; when it is used up, the code saves all registers in the frame and returns. Go
-// then runs as it likes, and calls the code again, which continues at the same place.
+// Every call into machine code is short, since Go's collector waits for it, and so does the end of the run's context. A
+// routine whose tiles are short is called for a few tiles at a time. In other routines, loops count down the frame's
+// budget word, in instructions; when it is used up, the code saves all registers in the frame and returns to Go, which
+// later calls the code again; it continues at the same instruction.
 //
-// The header of such a frame lies in front of it, so that one routine of the program saves and loads registers for all
-// kernels.
+// The header of such a frame lies before it, at the same distance in all kernels, so that one routine of the program
+// saves and restores registers for all.
 
 // The costs of instructions that these limits count: about a quarter of a nanosecond each, four times as much if each
 // must wait for memory.
 const (
 	callMost  = 1 << 19 // between two returns to Go
-	tileMost  = 1 << 17 // of a tile without a place to stop
-	loopMost  = 1 << 16 // of a loop without a place to stop, inside a tile that has others
-	loopSmall = 1 << 12 // of a loop that is counted with what is around it
+	tileMost  = 1 << 17 // of a tile without a pause
+	loopMost  = 1 << 16 // of a loop without a pause, inside a tile that has others
+	loopSmall = 1 << 12 // of a loop that is counted with the code around it
 	guessMost = 1 << 9  // the same, if it may also be shorter than counted
 )
 
-// unbounded is the cost of what has no bound.
+// unbounded is the cost of code without a bound.
 const unbounded = int64(1) << 50
 
 // The header's words, by their distance from the frame.
 const (
-	budgetWord = -8  // what may still be done before the code returns
+	budgetWord = -8  // the cost left before the code returns
 	pauseWord  = -16 // the address of the routine that saves registers
-	resumeWord = -24 // where the code continues
+	resumeWord = -24 // the address at which the code continues
 )
 
 // paused is the status of code that has not ended. Others are 0, and the number of a check that failed.
 const paused = -1
 
-// trips is how often a loop's body runs at each entry: at most so often, or exactly. by is how far its counter moves
-// each time, a power of two; 0: nobody says which register counts.
+// trips is the number of iterations of a loop at each entry: an upper bound or, if exact, the number. by is the step of
+// its counter, a power of two; 0 if the counter's register is not known.
 type trips struct {
 	most  int64
 	exact bool
 	by    int64
-	whole bool // no iteration may stop
+	whole bool // no iteration may pause
 }
 
-// turns binds the label at which a loop begins again, and notes how often its body runs. counter moves by multiples of
-// a power of two, each time. If the body may run often, the counter is tested here, so that a budget need not be
-// counted down each time; the test goes if there is no budget.
+// turns binds the label at which a loop begins again, and records its number of iterations. counter moves by multiples
+// of a power of two each time. If there may be many iterations, the counter is tested here, so that the budget need not
+// be counted down in each; the test is removed if there is no budget.
 func (b *builder) turns(l asm.Label, most int64, exact bool, counter asm.Reg, by int64) {
 	b.bind(l)
 	if b.trips == nil {
@@ -64,8 +64,8 @@ func (b *builder) turns(l asm.Label, most int64, exact bool, counter asm.Reg, by
 	b.trips[l] = t
 }
 
-// wholeTurns is turns for a loop in which the code may not stop, since it uses registers that a pause does not save. It
-// runs exactly n times, which must not take long.
+// wholeTurns is turns for a loop in which the code must not pause, since it uses registers that a pause does not save.
+// It runs exactly n times, which must not take long.
 func (b *builder) wholeTurns(l asm.Label, n int64) {
 	b.turns(l, n, true, asm.NoReg, 0)
 	t := b.trips[l]
@@ -73,15 +73,16 @@ func (b *builder) wholeTurns(l asm.Label, n int64) {
 	b.trips[l] = t
 }
 
-// fewTurns is how often a loop's body may run without a test of its counter.
+// fewTurns is the largest number of iterations of a loop without a test of its counter.
 const fewTurns = 256
 
-// turnTest is the mask of a counter's test until it is known how often the loop counts down its budget.
+// turnTest is a provisional mask of a counter's test, until the interval of counting down the budget is known.
 const turnTest = 0x3A5A5A00
 
+// isTurnTest reports whether an instruction is a counter's test with the provisional mask.
 func isTurnTest(in *asm.Inst) bool { return in.Op == asm.TEST && in.Imm == turnTest }
 
-// cost returns what an instruction is counted as.
+// cost returns the cost of an instruction.
 func cost(in *asm.Inst) int64 {
 	switch in.Op {
 	case asm.LABEL, asm.ALIGN:
@@ -114,10 +115,10 @@ type turn struct {
 	trips      trips
 	inner      []*turn
 	own        int64 // of one iteration, without inner loops that have budgets of their own
-	plain      int64 // of all iterations, if nothing in it had a budget
+	unpaused   int64 // of all iterations, without any budgets
 	polls      bool  // each iteration is counted, and may be the last before a return
-	before     bool  // all iterations are counted in front of the loop
-	every      int64 // so many iterations are counted at once, if that is more than one
+	before     bool  // all iterations are counted before the loop
+	every      int64 // the number of iterations that are counted at once, if more than one
 }
 
 // turnsOf finds a routine's loops. The instructions have machine registers.
@@ -161,7 +162,7 @@ func (b *builder) turnsOf(insts []asm.Inst) *turn {
 	return list[0]
 }
 
-// measure computes what a turn and those in it cost without budgets.
+// measure computes the costs of a turn and its inner turns without budgets.
 func (t *turn) measure(insts []asm.Inst) {
 	at, each := t.first, int64(0)
 	count := func(end int) {
@@ -172,10 +173,10 @@ func (t *turn) measure(insts []asm.Inst) {
 	for _, in := range t.inner {
 		count(in.first)
 		in.measure(insts)
-		each, at = each+in.plain, in.end
+		each, at = each+in.unpaused, in.end
 	}
 	count(t.end)
-	t.own, t.plain = min(each, unbounded), times(each, t.trips.most)
+	t.own, t.unpaused = min(each, unbounded), times(each, t.trips.most)
 }
 
 // times returns a product of two costs, at most unbounded.
@@ -186,10 +187,10 @@ func times(x, y int64) int64 {
 	return x * y
 }
 
-// budget decides which turns are counted, and returns what of all iterations is counted around the turn.
+// budget decides which turns are counted, and returns the cost of all iterations that is counted around the turn.
 func (t *turn) budget(insts []asm.Inst) int64 {
 	if t.trips.whole {
-		return t.plain
+		return t.unpaused
 	}
 	at, own := t.first, int64(0)
 	count := func(end int) {
@@ -232,8 +233,8 @@ func (t *turn) budget(insts []asm.Inst) int64 {
 // pauseAlways makes every loop return at every iteration; tests set it.
 var pauseAlways bool
 
-// withPauses puts budgets into a routine whose tiles are long, or returns what a tile costs at most; that is 0 if there
-// are budgets. tiles is the label of the loop over tiles.
+// withPauses puts budgets into a routine whose tiles are long, or returns the greatest cost of a tile; that is 0 if
+// there are budgets. tiles is the label of the loop over tiles.
 func (b *builder) withPauses(insts []asm.Inst, tiles asm.Label) (list []asm.Inst, tile int64) {
 	root := b.turnsOf(insts)
 	over := root.find(tiles)
@@ -253,7 +254,7 @@ func (b *builder) withPauses(insts []asm.Inst, tiles asm.Label) (list []asm.Inst
 	defer func() { b.work.paused = list }()
 	b.backs = map[asm.Label]int64{}
 	var aside []asm.Inst
-	var tested *turn // the turn whose counter's test is to come
+	var tested *turn // the turn whose counter's test comes next
 	for i := range insts {
 		t := at[i]
 		switch {
@@ -278,7 +279,7 @@ func (b *builder) withPauses(insts []asm.Inst, tiles asm.Label) (list []asm.Inst
 	return append(list, aside...), 0
 }
 
-// pollSometimes is poll for a loop that counts several iterations at once. test is that of its counter.
+// pollSometimes is poll for a loop that counts several iterations at once; test is its counter's test.
 func (b *builder) pollSometimes(list, aside *[]asm.Inst, test asm.Inst, t *turn) {
 	count, back := b.label(), b.label()
 	b.backs[back] = t.every
@@ -288,11 +289,12 @@ func (b *builder) pollSometimes(list, aside *[]asm.Inst, test asm.Inst, t *turn)
 		pause, asm.Inst{Op: asm.JMP, To: back})
 }
 
-// withoutTests returns instructions without those that tested turns.
+// withoutTests returns the instructions without the counters' tests.
 func withoutTests(insts []asm.Inst) []asm.Inst {
 	return slices.DeleteFunc(insts, func(in asm.Inst) bool { return isTurnTest(&in) })
 }
 
+// find returns the turn with a label, t or inside t; nil if there is none.
 func (t *turn) find(label asm.Label) *turn {
 	if t.label == label {
 		return t
@@ -305,7 +307,7 @@ func (t *turn) find(label asm.Label) *turn {
 	return nil
 }
 
-// collect lists the turns that are counted, by the places of their labels.
+// collect adds the counted turns to at, by the positions of their labels.
 func (t *turn) collect(at map[int]*turn) {
 	if t.polls || t.before {
 		at[t.first] = t
@@ -329,9 +331,10 @@ func charge(cost int64) asm.Inst {
 	return asm.Inst{Op: asm.SUB, Bits: 64, Args: [4]asm.Reg{asm.Memory}, Mem: header(budgetWord), Imm: min(cost, 1<<30)}
 }
 
-// pause leaves the code; it continues behind.
+// pause leaves the code, which later continues after it.
 var pause = asm.Inst{Op: asm.CALL, Args: [4]asm.Reg{asm.Memory}, Mem: asm.Mem{Base: frameRegister, Disp: pauseWord}}
 
+// header returns the address of a word of the header.
 func header(word int32) asm.Mem { return asm.Mem{Base: frameRegister, Disp: word} }
 
 // headerBytes returns what lies in front of a frame of code that pauses: the header's words, and room for all
@@ -347,7 +350,7 @@ func (i *isa) headerBytes() int64 {
 // pauseAlign is the alignment of vectors in the header.
 const pauseAlign = 64
 
-// savedGeneral are the registers that code may change, but for the frame's.
+// savedGeneral are the registers that code may change, except the frame's.
 var savedGeneral = []asm.Reg{asm.RAX, asm.RCX, asm.RDX, asm.RBX, asm.RSI, asm.R8, asm.R9, asm.R10, asm.R11, asm.R12,
 	asm.R13, asm.R14, asm.R15}
 
@@ -415,7 +418,7 @@ type gaps struct {
 	polls                           bool // there are some
 }
 
-// then returns the gaps of one stretch after another.
+// then returns the gaps of code followed by code with the gaps next.
 func (g gaps) then(next gaps) gaps {
 	both := gaps{before: g.before, after: next.after, between: max(g.between, next.between), through: -1, polls: g.polls ||
 		next.polls}
@@ -434,9 +437,10 @@ func (g gaps) then(next gaps) gaps {
 	return both
 }
 
+// plus returns a sum of two costs, at most unbounded.
 func plus(x, y int64) int64 { return min(x+y, unbounded) }
 
-// gapsOf computes a turn's gaps from its instructions alone, whatever was meant to be counted.
+// gapsOf computes a turn's gaps from its instructions alone, independently of the decisions of budget.
 func (t *turn) gapsOf(insts []asm.Inst, backs map[asm.Label]int64) gaps {
 	var each gaps
 	at, every := t.first, int64(0)
@@ -457,7 +461,7 @@ func (t *turn) gapsOf(insts []asm.Inst, backs map[asm.Label]int64) gaps {
 		each, at = each.then(in.gapsOf(insts, backs)), in.end
 	}
 	count(t.end)
-	if every > 1 && each.through >= 0 { // a way through so many iterations has a poll
+	if every > 1 && each.through >= 0 { // a path through so many iterations has a poll
 		all := times(each.through, min(every, t.trips.most))
 		ends := max(each.before, each.after)
 		return gaps{before: plus(all, ends), after: plus(all, ends), between: max(each.between, plus(all, 2*ends)),
@@ -476,8 +480,8 @@ func (t *turn) gapsOf(insts []asm.Inst, backs map[asm.Label]int64) gaps {
 		between: max(each.between, plus(plus(each.before, each.after), all)), through: all, polls: true}
 }
 
-// longestOf returns the most that a routine does between two places at which it may return, in instructions: the end of
-// a tile if it has no budgets.
+// longestOf returns the greatest cost of a routine between two points at which it may return, in instructions: the end
+// of a tile if it has no budgets.
 func (b *builder) longestOf(insts []asm.Inst, tiles asm.Label) int64 {
 	root := b.turnsOf(insts)
 	over := root.find(tiles)
@@ -489,5 +493,5 @@ func (b *builder) longestOf(insts []asm.Inst, tiles asm.Label) int64 {
 	return max(g.before, g.after, g.between, g.through)
 }
 
-// longestMost is the most that longestOf may be of any kernel. What is more is a bug.
+// longestMost is the largest legal result of longestOf. A larger one is a bug.
 const longestMost = 1 << 19

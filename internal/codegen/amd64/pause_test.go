@@ -19,7 +19,7 @@ func pausing(t *testing.T) {
 	t.Cleanup(func() { pauseAlways = false })
 }
 
-// TestPauseAnywhere: code that pauses at every turn of every loop computes what it computes without a pause.
+// TestPauseAnywhere: code that pauses at every iteration of every loop has the same results as without pauses.
 func TestPauseAnywhere(t *testing.T) {
 	pausing(t)
 	levels(t, func(t *testing.T, h kerneltest.Harness) {
@@ -45,7 +45,7 @@ func TestPauseAnywhere(t *testing.T) {
 	})
 }
 
-// TestStop: a kernel whose one tile would take years ends when it is stopped: at the next return of its code.
+// TestStop: a kernel whose only tile would take years ends at the next return of its code after it is stopped.
 func TestStop(t *testing.T) {
 	for name, write := range kerneltest.Endless {
 		for which, n := range []sym.Expr{sym.Const(1 << 40), sym.Dim("n")} {

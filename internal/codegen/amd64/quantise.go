@@ -8,17 +8,17 @@ import (
 	"github.com/weirml/weir/internal/loop"
 )
 
-// A quotient by a constant that is rounded to an integer and kept within the range of 8 bits, as Quantize does it, has
-// few results: up to 255 numbers at which it steps from one to the next. A product with the reciprocal, in two parts,
-// steps at the same numbers for nearly all constants, which is checked for each, and takes two multiplications where a
-// division takes as long as twenty.
+// A quotient by a constant that is rounded to an integer and kept within the range of 8 bits, as in Quantize, has few
+// results: there are at most 255 numbers at which it steps from one result to the next. A product with the reciprocal,
+// in two summands, steps at the same numbers for nearly all constants, which is checked for each constant, and takes
+// two multiplications, while a division takes as long as twenty.
 
 // quantised is an expression convert(max(low, min(high, round(x / scale) + zero))) over constants, in f32.
 type quantised struct {
 	x               loop.Expr
 	scale           float32
 	zero, low, high float32
-	first, rest     float32 // the reciprocal's parts; rest is 0 if scale is a power of two
+	first, rest     float32 // the reciprocal's two summands; rest is 0 if scale is a power of two
 }
 
 // quantisedOf reads a conversion as such an expression; ok is false of others, and where the product is not known to be
@@ -34,7 +34,7 @@ func quantisedOf(c *loop.Cast) (q quantised, ok bool) {
 	if zero, inner, plus := constantAnd(rest, loop.Add); plus {
 		q.zero, rest = zero, inner
 	}
-	if !whole(q.zero) || q.zero < q.low || q.zero > q.high {
+	if !isInteger(q.zero) || q.zero < q.low || q.zero > q.high {
 		return q, false
 	}
 	round, is := rest.(*loop.Unary)
@@ -64,15 +64,15 @@ func (q *quantised) bounds(c *loop.Cast) (rest loop.Expr, ok bool) {
 	}
 	fits := q.low >= -128 && q.low <= 0 && q.high >= 1 && q.high <= 255 && q.high-q.low <= 255
 	has := float64(q.low) >= float64(c.Type.MinInt()) && float64(q.high) <= float64(c.Type.MaxInt())
-	return rest, fits && has && whole(q.low) && whole(q.high)
+	return rest, fits && has && isInteger(q.low) && isInteger(q.high)
 }
 
-// whole reports whether a number is an integer other than −0.
-func whole(v float32) bool {
+// isInteger reports whether a number is an integer other than −0.
+func isInteger(v float32) bool {
 	return float64(v) == math.Trunc(float64(v)) && !(v == 0 && math.Signbit(float64(v)))
 }
 
-// number returns a constant of f32.
+// number returns the value of a constant of f32; false for other expressions.
 func number(x loop.Expr) (float32, bool) {
 	c, ok := x.(*loop.Const)
 	if !ok || c.Type != dtype.F32 {
@@ -81,7 +81,7 @@ func number(x loop.Expr) (float32, bool) {
 	return math.Float32frombits(uint32(c.Bits)), true
 }
 
-// constantAnd takes an operation apart one of whose operands is a constant of f32.
+// constantAnd splits an operation with a constant of f32 as one operand into the constant and the other operand.
 func constantAnd(x loop.Expr, op loop.BinaryOp) (c float32, rest loop.Expr, ok bool) {
 	b, is := x.(*loop.Binary)
 	if !is || b.Op != op {
@@ -106,7 +106,7 @@ func (q *quantised) reciprocal() bool {
 	if fraction, _ := math.Frexp(s); fraction == 0.5 {
 		return true
 	}
-	if float64(q.first)*s > 1 { // exact: two numbers of 24 bits
+	if float64(q.first)*s > 1 { // exact: a product of two numbers of 24 bits
 		q.first = math.Nextafter32(q.first, 0)
 	}
 	q.rest = float32((1 - float64(q.first)*s) / s)
@@ -156,7 +156,8 @@ func (e *emitter) quantise(c *loop.Cast) (value, bool) {
 	} else {
 		r = e.fma(x.lo, e.float(q.first), e.mul(x.lo, e.float(q.rest)))
 	}
-	// NaN becomes the machine's second operand: the least. If that is not 0 at the end, NaN is made so.
+	// For NaN the machine gives the second operand, the least value. If that does not become 0 at the end, NaN is set to
+	// 0.
 	nan := asm.NoReg
 	if q.low != 0 {
 		nan = e.compare(unordered, r, r)

@@ -9,13 +9,13 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Sums along rows, as of a matrix times a vector: a loop over rows, for each of which a vector loop adds up products
-// and something is stored of the sum. As many rows as there are lanes are done at once: each has a vector of partial
-// sums, and all of these are added across together, in three instructions a row where each by itself takes nine; what
-// is made of the sums is then done in lanes.
+// Sums along rows, as in a matrix times a vector: a loop over rows, for each of which a vector loop adds up products
+// and an expression of the sum is stored. As many rows as there are lanes are done at once: each has a vector of
+// partial sums, and all of these are added across together, in three instructions per row instead of nine; the
+// expressions of the sums are then computed in lanes.
 
-// rowSumOf returns the vector loop of a loop over rows: of one that has nothing else but the sum's variable and a store
-// of what is made of it, row after row; nil for other loops.
+// rowSumOf returns the vector loop of a loop over rows that has nothing else but the sum's variable and a store of an
+// expression of it to consecutive elements; nil for other loops.
 func rowSumOf(s *loop.For) *loop.For {
 	if s.Kind != loop.Each || len(s.Body) != 3 {
 		return nil
@@ -56,8 +56,7 @@ func ofMemory(x loop.Expr) bool {
 	return is
 }
 
-// rowsOfSums emits a loop over rows with as many at once as there are lanes; false if it is not of that kind, or cannot
-// be.
+// rowsOfSums emits a loop over rows with as many rows at once as there are lanes; false if it cannot be done so.
 func (e *emitter) rowsOfSums(s *loop.For) bool {
 	inner := rowSumOf(s)
 	if inner == nil || e.vector != nil {
@@ -78,7 +77,7 @@ func (e *emitter) rowsOfSums(s *loop.For) bool {
 	return reason == ""
 }
 
-// sumsAlong adds to a variable in lanes, each of which is a row, what a vector loop along the rows adds up.
+// sumsAlong adds the sums of a vector loop along the rows to a variable whose lanes are rows.
 func (e *emitter) sumsAlong(s *loop.For) {
 	outer, sum := e.vector, s.Body[0].(*loop.Reduce)
 	if n, fixed := e.resolve(s.Extent).Const(); fixed && n <= 0 {
@@ -97,7 +96,7 @@ func (e *emitter) sumsAlong(s *loop.For) {
 	e.set(b, value{dtype: dtype.F32, lo: e.add(b.lo, e.quartersAcross(fours))})
 }
 
-// fourSums returns the partial sums, in lanes, of four rows from one on.
+// fourSums returns the partial sums, in lanes, of four rows from first on.
 func (e *emitter) fourSums(s *loop.For, sum *loop.Reduce, rows sym.Name, first int64) (sums [4]asm.Reg) {
 	f := &loop.For{Kind: loop.Vector, Var: s.Var, Extent: s.Extent}
 	zero := e.constant(&loop.Const{Type: dtype.F32})
@@ -120,14 +119,15 @@ func (e *emitter) fourSums(s *loop.For, sum *loop.Reduce, rows sym.Name, first i
 	return sums
 }
 
-// fourAcross adds up four vectors within each 128 bits: these have the sum of each of the four then.
+// fourAcross adds up four vectors within each 128 bits: lane i of each 128 bits of the result has the sum of vector
+// i's.
 func (e *emitter) fourAcross(x [4]asm.Reg) asm.Reg {
 	pairs := func(low, high asm.Op, x, y asm.Reg) asm.Reg { return e.add(e.three(low, x, y), e.three(high, x, y)) }
 	return pairs(asm.VUNPCKLPD, asm.VUNPCKHPD, pairs(asm.VUNPCKLPS, asm.VUNPCKHPS, x[0], x[1]),
 		pairs(asm.VUNPCKLPS, asm.VUNPCKHPS, x[2], x[3]))
 }
 
-// quartersAcross adds up the quarters, or halves, of vectors, each into the place of its own.
+// quartersAcross adds up the quarters, or halves, of each vector, and puts the sums side by side.
 func (e *emitter) quartersAcross(x []asm.Reg) asm.Reg {
 	pairs := func(op asm.Op, low, high int64, x, y asm.Reg) asm.Reg {
 		return e.add(e.vectorOf(op, low, x, y), e.vectorOf(op, high, x, y))

@@ -11,7 +11,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// body emits statements. What they declare ends with them.
+// body emits statements in a scope of their declarations.
 func (e *emitter) body(list []loop.Stmt) {
 	if t := e.turning; t != nil && t.is(list) {
 		t.block(e, list)
@@ -29,6 +29,7 @@ func (e *emitter) body(list []loop.Stmt) {
 	e.bound, e.names = bound, names
 }
 
+// statement emits a statement; it refuses a kernel whose code would be too long.
 func (e *emitter) statement(s loop.Stmt) {
 	if e.k.written++; e.k.written > mostWritten {
 		refuse("loops in loops, each written out in several versions")
@@ -58,7 +59,7 @@ func (e *emitter) statement(s loop.Stmt) {
 	}
 }
 
-// fixed returns a value that later assignments to the variables in it do not change.
+// fixed returns the present value of an expression, which later assignments to its variables do not change.
 func (e *emitter) fixed(x loop.Expr) value {
 	v := e.value(x)
 	if r, ok := x.(*loop.Ref); ok && e.bound[r.Name].mutable {
@@ -72,7 +73,7 @@ func (e *emitter) fresh(v value) value {
 	return e.each(v, func(x asm.Reg) asm.Reg { return e.copyOf(x) })
 }
 
-// variable returns a value in registers of its own that may be given other values: in a vector loop, one in each lane.
+// variable returns a copy of a value in new registers that may be overwritten; in a vector loop it may differ by lane.
 func (e *emitter) variable(v value) value {
 	if e.vector != nil {
 		v.uniform = false
@@ -80,18 +81,19 @@ func (e *emitter) variable(v value) value {
 	return e.fresh(v)
 }
 
+// set assigns a value to the registers of a variable.
 func (e *emitter) set(b binding, x value) {
 	if b.uniform && !x.uniform {
 		e.k.bug("a value that differs by lane is given to a name that does not")
 	}
-	// Masks as vectors and masks as opmasks are of one class in one routine, so that registers can always be assigned.
+	// In one routine all masks are of one class, vectors or opmasks, so that registers can always be assigned.
 	e.assign(b.lo, x.lo)
 	if b.hi != asm.NoReg && b.hi != b.lo {
 		e.assign(b.hi, x.hi)
 	}
 }
 
-// reduce combines a variable with a value. In a part of a strip only the lanes that there are change.
+// reduce combines a variable with a value. In an incomplete strip only its lanes change.
 func (e *emitter) reduce(b binding, s *loop.Reduce) {
 	tail := e.tailMask()
 	if m, ok := s.X.(*loop.Binary); ok && s.Op == loop.Add && m.Op == loop.Mul &&
@@ -121,6 +123,7 @@ func (e *emitter) reduce(b binding, s *loop.Reduce) {
 	e.set(b, r)
 }
 
+// when emits a branch, or only the body that a decided condition takes; it refuses conditions that differ by lane.
 func (e *emitter) when(s *loop.When) {
 	if !e.uniform(s.Cond) {
 		refuse("a branch that differs by lane")
@@ -153,10 +156,10 @@ func (e *emitter) when(s *loop.When) {
 	e.bind(done)
 }
 
-// check makes a value usable in indices, or ends the call with what was wrong about it.
+// check makes a value usable in indices, or ends the call with the failed check.
 func (e *emitter) check(s *loop.Check) {
 	v := e.value(s.X)
-	// 2⁶³ and more would pass for negative numbers
+	// 2⁶³ and more would be taken for negative numbers
 	if least, _ := e.bounds(e.resolve(s.Min)); s.X.DType() == dtype.U64 && least < 0 {
 		refuse("a check of u64 against %s", s.Min)
 	}
@@ -176,7 +179,7 @@ func (e *emitter) check(s *loop.Check) {
 	e.checked(s, name{register: r})
 }
 
-// failCheck ends the call with what was wrong.
+// failCheck ends the call with the value and the bounds of a failed check.
 func (e *emitter) failCheck(s *loop.Check, r, low, high asm.Reg) {
 	for i, x := range []asm.Reg{r, low, high} {
 		e.storeWord(frameWord(e.k.failed+i), x)
@@ -186,12 +189,12 @@ func (e *emitter) failCheck(s *loop.Check, r, low, high asm.Reg) {
 	e.emit(asm.Inst{Op: asm.RET})
 }
 
-// checked gives what passed a check its name.
+// checked binds the name of a value that passed its check.
 func (e *emitter) checked(s *loop.Check, n name) {
 	for _, scope := range e.scopes {
 		scope.checked = true
 	}
-	// A name of its own for each copy of the statement, since what is computed with it is remembered by its name.
+	// Each copy of the statement gets a unique name, since values computed with it are cached by name.
 	unique := sym.Hidden(fmt.Sprintf("%s#%d", s.Name.Text(), e.count[asm.General]))
 	if known, ok := e.k.ranges.Get(s.Name); ok {
 		e.k.ranges.Set(unique, known)
@@ -223,8 +226,8 @@ func (e *emitter) loop(s *loop.For) {
 	e.serial(s)
 }
 
-// snapshot is the state of emission, to which a failed attempt goes back. Lists of instructions only grow, so their
-// lengths are enough.
+// snapshot is the state of emission, which restore brings back after a failed attempt. Lists of instructions only grow,
+// so their lengths are enough.
 type snapshot struct {
 	scopes []*scope
 	copies []scope
@@ -234,6 +237,7 @@ type snapshot struct {
 	checks int
 }
 
+// snapshot copies the emitter's state, so that restore can undo a failed attempt.
 func (e *emitter) snapshot() snapshot {
 	s := snapshot{scopes: slices.Clone(e.scopes), insts: e.insts, names: maps.Clone(e.names), bound: maps.Clone(e.bound),
 		checks: len(e.k.checks)}
@@ -245,6 +249,7 @@ func (e *emitter) snapshot() snapshot {
 	return s
 }
 
+// restore drops everything that was emitted since a snapshot.
 func (e *emitter) restore(s snapshot) {
 	e.scopes, e.insts, e.names, e.bound = s.scopes, s.insts, s.names, s.bound
 	for i, scope := range e.scopes {
@@ -254,14 +259,14 @@ func (e *emitter) restore(s snapshot) {
 	e.k.checks = e.k.checks[:s.checks]
 }
 
-// mostWritten is how many statements are written out for a kernel, attempts that were given up included: versions of
-// loops in versions of loops are a power of their depth.
+// mostWritten is the largest number of statements that are emitted for a kernel, failed attempts included: the number
+// of versions of nested loops grows as a power of their depth.
 const mostWritten = 1 << 17
 
-// mostUnrolled is how many statements the copies of an unrolled loop may have together.
+// mostUnrolled is the largest number of statements of all copies of an unrolled loop.
 const mostUnrolled = 64
 
-// serial emits a loop of one iteration after the other; short ones are written out.
+// serial emits a loop of one iteration after the other; short loops are unrolled.
 func (e *emitter) serial(s *loop.For) {
 	extent := e.resolve(s.Extent)
 	if n, ok := extent.Const(); ok {
@@ -284,7 +289,7 @@ func (e *emitter) serial(s *loop.For) {
 	e.part(s, sym.Const(0), extent)
 }
 
-// part emits the iterations of a loop from first on and below end.
+// part emits the iterations [first, end) of a loop.
 func (e *emitter) part(s *loop.For, first, end sym.Expr) {
 	from, ok1 := first.Const()
 	to, ok2 := end.Const()
@@ -302,7 +307,7 @@ func (e *emitter) part(s *loop.For, first, end sym.Expr) {
 	e.counted(first, end, s.Var, s.Body, func() { e.body(s.Body) })
 }
 
-// written writes out iterations of a loop.
+// written unrolls iterations of a loop.
 func (e *emitter) written(s *loop.For, first, end int64) {
 	outer := e.names
 	e.names = maps.Clone(outer)
@@ -313,7 +318,7 @@ func (e *emitter) written(s *loop.For, first, end int64) {
 	e.names = outer
 }
 
-// weight returns how many statements a body runs, if its loops are written out.
+// weight returns the number of statements that a body runs, if its loops are unrolled.
 func weight(list []loop.Stmt) int64 {
 	total := int64(0)
 	for _, s := range list {
@@ -339,8 +344,8 @@ func weight(list []loop.Stmt) int64 {
 	return total
 }
 
-// copied returns how many statements so many copies of a body run, or a number beyond mostUnrolled. A body of nothing
-// counts as a statement: its copies take time all the same.
+// copied returns the number of statements that n copies of a body run, or a number beyond mostUnrolled. An empty body
+// counts as one statement.
 func copied(n int64, body []loop.Stmt) int64 {
 	if n <= 0 {
 		return 0
@@ -397,12 +402,13 @@ func (e *emitter) counted(first, end sym.Expr, variable sym.Name, around []loop.
 	e.bind(over)
 }
 
-// rebodyKeep is rebody for code that what follows in the same body may rely on.
+// rebodyKeep is rebody, but keeps the cached values, on which the following code may rely.
 func (e *emitter) rebodyKeep() (body []asm.Inst) {
 	body, e.insts = e.insts, nil
 	return body
 }
 
+// storedIn returns the names of the buffers that a body stores to.
 func storedIn(body []loop.Stmt) (names []string) {
 	loop.Walk(body, func(s loop.Stmt) bool {
 		switch s := s.(type) {
@@ -416,6 +422,7 @@ func storedIn(body []loop.Stmt) (names []string) {
 	return names
 }
 
+// assignedIn returns the names of the variables that a body sets or reduces.
 func assignedIn(body []loop.Stmt) (names []string) {
 	loop.Walk(body, func(s loop.Stmt) bool {
 		switch s := s.(type) {
@@ -429,6 +436,7 @@ func assignedIn(body []loop.Stmt) (names []string) {
 	return names
 }
 
+// declaredIn returns the names of the scalars that a body declares.
 func declaredIn(body []loop.Stmt) (names []string) {
 	loop.Walk(body, func(s loop.Stmt) bool {
 		switch s := s.(type) {

@@ -19,11 +19,13 @@ type reduction struct {
 	lanes  []value
 }
 
-// copies is how many strips of a loop that reduces are done at once, so that their sums need not wait for one another.
+// copies is the number of strips of a reducing loop that are done at once, so that their sums need not wait for one
+// another.
 const copies = 4
 
-// vectorLoop emits the iterations of a loop from start on in strips of lanes: copies of whole strips, whole strips, and
-// a part of one, whose lanes are masked; if that is not possible, the last few iterations run one after the other.
+// vectorLoop emits the iterations of a loop from start on in strips of lanes: several full strips at once, single full
+// strips, and an incomplete one with masked lanes; if masks are not possible, the last few iterations run one after the
+// other.
 func (e *emitter) vectorLoop(s *loop.For, start int64, extent sym.Expr) {
 	constant, fixed := extent.Const()
 	if fixed && constant <= 0 {
@@ -58,7 +60,7 @@ func (e *emitter) vectorLoop(s *loop.For, start int64, extent sym.Expr) {
 	} else if strips > 1 && !(fixed && constant < strips*width) {
 		many = strip(strips, asm.NoReg)
 	}
-	with := int64(0) // whole strips that are done with the part of one
+	with := int64(0) // full strips that are done together with the incomplete one
 	if n := e.jammable(s); n > 1 && many == nil {
 		switch {
 		case fixed && constant%width != 0 && constant/width+1 <= n && constant > width:
@@ -128,7 +130,7 @@ func (e *emitter) reductionLanes(s *loop.For) (list []reduction, strips int64) {
 	for i := range list {
 		r := &list[i]
 		for c := range strips {
-			if c > 0 && e.collect != nil { // there are others to do meanwhile
+			if c > 0 && e.collect != nil { // other sums are computed meanwhile
 				r.lanes = append(r.lanes, r.lanes[0])
 				continue
 			}
@@ -157,12 +159,12 @@ func (e *emitter) stripNames(s *loop.For, extent sym.Expr, scope *scope) (first 
 	return first, i
 }
 
-// stripLoop is the parts of a vector loop: bodies of several whole strips and of one, and of what is left over, in
-// lanes or (not lanesAtEnd) one iteration after the other.
+// stripLoop is the code of a vector loop: the bodies of several full strips, of one, and of the remaining iterations,
+// in masked lanes (lanesAtEnd) or one after the other.
 type stripLoop struct {
 	scope           *scope
 	i, count        asm.Reg // the counter, and the number of iterations if it is not fixed
-	constant        int64   // where fixed
+	constant        int64   // if fixed
 	fixed           bool
 	extent          sym.Expr
 	many, one, tail []asm.Inst
@@ -185,7 +187,7 @@ func (e *emitter) assemble(l *stripLoop) {
 	}
 	e.append(l.scope.head)
 	e.setNumber(l.i, 0)
-	done := int64(0) // where l.fixed
+	done := int64(0) // if l.fixed
 	while := func(body []asm.Inst, width int64) {
 		if body == nil {
 			return
@@ -272,7 +274,7 @@ func (e *emitter) reductions(s *loop.For) []reduction {
 	return list
 }
 
-// combineLanes adds what the lanes have collected to the variables.
+// combineLanes combines the lanes' reductions into the variables.
 func (e *emitter) combineLanes(list []reduction) {
 	if e.collect != nil {
 		e.collect(list)
@@ -326,6 +328,7 @@ func (e *emitter) across(op loop.BinaryOp, v value) value {
 	return v
 }
 
+// acrossFlags combines the lanes of a mask by and, or, min or max, into a uniform mask.
 func (e *emitter) acrossFlags(op loop.BinaryOp, v value) value {
 	bits := e.bitsOf(v.lo)
 	r := e.number(0)
@@ -343,13 +346,13 @@ func (e *emitter) acrossFlags(op loop.BinaryOp, v value) value {
 	return value{dtype: dtype.Bool, uniform: true, lo: e.equalInt(e.broadcastInt(r), e.integer32(-1))}
 }
 
-// varying returns a uniform value as one that may differ by lane.
+// varying returns a uniform value marked as one that may differ by lane.
 func (e *emitter) varying(v value) value {
 	v.uniform = false
 	return v
 }
 
-// identity returns what combining with changes nothing.
+// identity returns the neutral element of an operation.
 func (e *emitter) identity(op loop.BinaryOp, dt dtype.DType) value {
 	c := &loop.Const{Type: dt}
 	float := dt.IsFloat()
@@ -392,4 +395,4 @@ func extremeOf(dt dtype.DType, greatest bool) uint64 {
 	return 0
 }
 
-// What a body writes, assigns and declares, at any depth.
+// The names that a body writes, assigns and declares, at any depth.

@@ -10,7 +10,7 @@ import (
 )
 
 // Text returns the machine code of a module's kernels as instructions, for a processor with the machine's features. A
-// kernel's text is its scratch, what it does in a slower way, and each routine; or why there is no machine code for it.
+// kernel's text is its scratch, its notes, and each routine; or the reason why there is no machine code for it.
 // RDI is the address of the kernel's frame; RSI and RDX are the first tile and the one after the last.
 func Text(m *loop.Module, machine target.Machine) string {
 	unlike, which := loop.Distinct(m.Kernels)
@@ -26,7 +26,7 @@ func Text(m *loop.Module, machine target.Machine) string {
 	return out.String()
 }
 
-// text returns the code of a kernel as text, or why there is none.
+// text returns the code of a kernel as text, or the reason why there is none.
 func (w *workspace) text(k *loop.Kernel, i *isa) string {
 	var routines []string
 	w.told = func(insts []asm.Inst) { routines = append(routines, listing(insts)) }

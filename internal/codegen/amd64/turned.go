@@ -10,18 +10,18 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// This file is two loops of which one walks what is read element after element, and the other what is written:
-// transpositions, with whatever is computed on the way. As many iterations of the one as there are lanes are done in as
-// many registers, whose lanes are iterations of the other; the registers are transposed, and stored whole.
+// This file emits two nested loops of which one moves along contiguous reads and the other along contiguous writes:
+// transpositions, perhaps with computations between. As many iterations of the one as there are lanes are done in as
+// many registers, whose lanes are iterations of the other; the registers are transposed and stored in full.
 
 // turning is a nest of two such loops.
 type turning struct {
 	nest  *loop.For // iterations of rows around a vector loop
 	lanes *loop.For
 	row   sym.Name // the variable of rows
-	first sym.Name // while a block is emitted: its first row
+	first sym.Name // the first row of the block that is emitted
 	turns map[*loop.Store]bool
-	all   bool // every store is turned: iterations may be repeated
+	all   bool // every store is turned, so iterations may be repeated
 }
 
 // turned emits a nest of two loops in blocks of lanes × lanes, if it can be done so.
@@ -42,7 +42,7 @@ func (e *emitter) turned(s *loop.For) bool {
 	return reason == ""
 }
 
-// turningOf finds which of two loops is rows and which is lanes; nil if nothing is to be turned.
+// turningOf decides which of two loops is rows and which is lanes; nil if no store is to be turned.
 func (e *emitter) turningOf(s *loop.For) *turning {
 	v, ok := loop.Only(s.Body)
 	if !ok || v.Kind != loop.Vector || slices.Contains(e.resolve(v.Extent).Vars(), s.Var) {
@@ -71,7 +71,7 @@ func (e *emitter) turningBy(nest, rows, lanes *loop.For) *turning {
 		return nil
 	}
 	t := &turning{nest: nest, lanes: lanes, row: rows.Var, turns: map[*loop.Store]bool{}, all: true}
-	reads := false // side by side along the lanes
+	reads := false // some read is contiguous along the lanes
 	for _, a := range loop.Accesses(lanes.Body) {
 		m := e.k.memory(a.Buffer)
 		offset := e.resolve(m.offset(a.Index))
@@ -122,6 +122,7 @@ func (e *emitter) turnedLoop(s *loop.For, t *turning) {
 	e.bind(done)
 }
 
+// turnedRows emits a nest in blocks of as many rows as there are lanes; the remaining rows are done without turning.
 func (e *emitter) turnedRows(extent sym.Expr, t *turning) {
 	n := sym.Const(int64(e.isa.lanes))
 	blocks, at := extent.FloorDiv(n), func(i sym.Expr) sym.Expr { return i.Mul(n) }
@@ -149,7 +150,7 @@ func (e *emitter) turnedRows(extent sym.Expr, t *turning) {
 // is reports whether statements are the nest's innermost body.
 func (t *turning) is(list []loop.Stmt) bool { return len(list) > 0 && &list[0] == &t.lanes.Body[0] }
 
-// block emits a strip of a turned nest: row after row, and then what is stored turned.
+// block emits a strip of a turned nest: row after row, and then the turned stores.
 func (t *turning) block(e *emitter, list []loop.Stmt) {
 	bound, names := e.bound, e.names
 	rows := map[*loop.Store][]asm.Reg{}
@@ -173,12 +174,12 @@ func (t *turning) block(e *emitter, list []loop.Stmt) {
 	}
 }
 
-// storeTurned stores registers as columns. In a part of a strip, those that there are.
+// storeTurned stores registers as columns; in an incomplete strip only its columns.
 func (e *emitter) storeTurned(s *loop.Store, rows []asm.Reg) {
 	m := e.k.memory(s.To)
 	p := e.takeApart(e.simpler(e.resolve(m.offset(s.Index))))
 	if !isZero(p.rest) || isZero(p.step) {
-		refuse("columns that do not lie evenly apart")
+		refuse("columns without a constant distance")
 	}
 	at, step := e.address(s.To, p.base), e.integer(p.step.Mul(sym.Const(bytesOf(m.dtype))))
 	begin := e.general()
@@ -235,7 +236,7 @@ func (e *emitter) transposed(rows []asm.Reg) []asm.Reg {
 	return out
 }
 
-// shuffled returns quarters of two registers, as a number says.
+// shuffled returns quarters of two registers, selected by a number.
 func (e *emitter) shuffled(op asm.Op, x, y asm.Reg, which int64) asm.Reg {
 	r := e.builder.vector()
 	e.emit(asm.Inst{Op: op, Bits: uint16(e.isa.bits), Args: [4]asm.Reg{r, x, y}, Imm: which})

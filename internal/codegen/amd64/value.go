@@ -10,7 +10,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// kind is how values of an element type lie in registers while they are computed with.
+// kind is the form of an element type's values in registers.
 type kind uint8
 
 const (
@@ -32,7 +32,7 @@ var kinds = map[dtype.DType]kind{
 	dtype.F8E8M0: floats,
 }
 
-// kindOf returns an element type's kind; types that have none are refused.
+// kindOf returns an element type's kind; it refuses types without one.
 func kindOf(dt dtype.DType) kind {
 	k, ok := kinds[dt]
 	if !ok {
@@ -41,9 +41,10 @@ func kindOf(dt dtype.DType) kind {
 	return k
 }
 
+// wide reports whether values take two registers.
 func (k kind) wide() bool { return k == doubles || k == longs }
 
-// bytesOf returns an element's size.
+// bytesOf returns an element's size in bytes; it refuses types without a kind.
 func bytesOf(dt dtype.DType) int64 {
 	if dt.Bits() < 8 {
 		refuse("elements of %s", dt)
@@ -51,17 +52,18 @@ func bytesOf(dt dtype.DType) int64 {
 	return int64(dt.Bits() / 8)
 }
 
-// value is what an expression yields: a number in each lane. Of kinds of 64 bits lo holds the lower half of the lanes
-// and hi the higher one. A uniform value is the same in all lanes. The registers must not be changed.
+// value is an expression's value: a number in each lane. For kinds of 64 bits, lo holds the lower half of the lanes and
+// hi the higher. A uniform value is the same in all lanes. The registers must not be changed.
 type value struct {
 	dtype   dtype.DType
 	lo, hi  asm.Reg
 	uniform bool
 }
 
+// kind returns the kind of the value's type.
 func (v value) kind() kind { return kinds[v.dtype] }
 
-// binding is what a name of a scalar stands for.
+// binding is the value of a scalar's name.
 type binding struct {
 	value
 	depth   int // of the scope that declares it
@@ -72,13 +74,13 @@ type binding struct {
 type vectorLoop struct {
 	depth    int      // of its scope
 	original sym.Name // its variable
-	variable sym.Name // stands for lane 0's iteration, and, where lanes are told apart, for each lane's
+	variable sym.Name // lane 0's iteration or, in expressions that differ by lane, each lane's
 	lane0    sym.Name // lane 0's iteration, for all lanes
 	number   sym.Name // a lane's number
-	tail     asm.Reg  // the lanes that there are; NoReg: all
+	tail     asm.Reg  // the mask of an incomplete strip's lanes; NoReg: all
 }
 
-// value emits an expression: as far outside the loops around it as it is the same.
+// value emits an expression, in the outermost scope in which its value is the same.
 func (e *emitter) value(x loop.Expr) value {
 	depth, ok := e.outside(x)
 	if !ok {
@@ -179,8 +181,8 @@ func (e *emitter) needs(x loop.Expr) (depth int, ok bool) {
 	return depth, true
 }
 
-// replacements returns what stands for the variables of unrolled loops in an expression: one expression has a value for
-// each.
+// replacements returns a key of the values of the unrolled loops' variables in an expression: the expression has a
+// value for each key.
 func (e *emitter) replacements(x loop.Expr) (list string) {
 	add := func(s sym.Expr) {
 		for _, n := range s.Vars() {
@@ -203,6 +205,7 @@ func (e *emitter) replacements(x loop.Expr) (list string) {
 	return list
 }
 
+// expression emits an expression in the present scope.
 func (e *emitter) expression(x loop.Expr) value {
 	switch x := x.(type) {
 	case *loop.Const:
@@ -286,7 +289,7 @@ func (e *emitter) index(x sym.Expr) value {
 	return value{dtype: dtype.I64, lo: e.three(asm.VPADDQ, base, e.longs(lo)), hi: e.three(asm.VPADDQ, base, e.longs(hi))}
 }
 
-// each applies an operation to the register of a value, or to both.
+// each applies an operation to the one or two registers of a value.
 func (e *emitter) each(v value, do func(x asm.Reg) asm.Reg) value {
 	r := value{dtype: v.dtype, uniform: v.uniform, lo: do(v.lo)}
 	if v.kind().wide() {
@@ -324,7 +327,7 @@ func (e *emitter) tests(x, y value, do func(x, y asm.Reg) asm.Reg) value {
 	return r
 }
 
-// join makes a mask of 32-bit lanes of those of the two halves of 64-bit ones.
+// join combines the masks of the two halves of 64-bit lanes into a mask of 32-bit lanes.
 func (e *emitter) join(lo, hi asm.Reg) asm.Reg {
 	if e.isa.masks {
 		r := e.maskRegister()
@@ -335,7 +338,7 @@ func (e *emitter) join(lo, hi asm.Reg) asm.Reg {
 	return e.twoImm(asm.VPERMQ, r, 0xd8)
 }
 
-// halves returns the reverse of join.
+// halves splits a mask of 32-bit lanes into those of the two halves of 64-bit lanes, the reverse of join.
 func (e *emitter) halves(mask asm.Reg, uniform bool) (lo, hi asm.Reg) {
 	if uniform {
 		return mask, mask
@@ -357,14 +360,14 @@ func (e *emitter) upper(x asm.Reg) asm.Reg {
 	return e.twoImm(op, x, 1)
 }
 
-// vectorOf returns an operation on two vectors and a number.
+// vectorOf emits an operation on two vectors and an immediate.
 func (e *emitter) vectorOf(op asm.Op, imm int64, x, y asm.Reg) asm.Reg {
 	r := e.builder.vector()
 	e.emit(asm.Inst{Op: op, Bits: uint16(e.isa.bits), Args: [4]asm.Reg{r, x, y}, Imm: imm})
 	return r
 }
 
-// choose returns x where cond holds and y elsewhere.
+// choose returns x in the lanes in which cond holds, and y in the others.
 func (e *emitter) choose(cond, x, y value) value {
 	r := value{dtype: x.dtype, uniform: cond.uniform && x.uniform && y.uniform}
 	switch {
@@ -382,7 +385,7 @@ func (e *emitter) choose(cond, x, y value) value {
 	return r
 }
 
-// settle rounds or wraps what was computed in f32 or i32 lanes to a narrower type.
+// settle rounds or wraps a result computed in f32 or i32 lanes to its narrower type.
 func (e *emitter) settle(v value) value {
 	switch v.dtype {
 	case dtype.F16:
@@ -408,7 +411,7 @@ func (e *emitter) settle(v value) value {
 	return v
 }
 
-// settleCoded rounds what was computed in f32 lanes to a float of at most 8 bits; clamped is for toCode.
+// settleCoded rounds a result computed in f32 lanes to a float of at most 8 bits; clamped is as in toCode.
 func (e *emitter) settleCoded(v value, clamped bool) value {
 	if coded(v.dtype) {
 		v.lo = e.fromCode(v.dtype, e.toCode(v.dtype, v.lo, clamped))
@@ -438,6 +441,7 @@ func (e *emitter) lane32(x asm.Reg, signed bool) asm.Reg {
 	return r
 }
 
+// lane64 returns a general register with the lowest 64 bits of a vector.
 func (e *emitter) lane64(x asm.Reg) asm.Reg {
 	r := e.general()
 	e.emit(asm.Inst{Op: asm.VMOVQ, Args: [4]asm.Reg{r, x}})
@@ -460,7 +464,7 @@ func (e *emitter) wholeNumber(v value) asm.Reg {
 	return asm.NoReg
 }
 
-// fromNumber returns a uniform value of a whole number in a general register.
+// fromNumber returns a uniform value from an integer in a general register.
 func (e *emitter) fromNumber(dt dtype.DType, r asm.Reg) value {
 	v := value{dtype: dt, uniform: true}
 	if kindOf(dt) == longs {

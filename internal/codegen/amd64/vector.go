@@ -7,18 +7,21 @@ import "github.com/weirml/weir/internal/codegen/amd64/asm"
 // one register, values of 64 bits two: the low half of the lanes and the high half, each with masks of its own (see
 // halves).
 
+// three emits an operation on two vectors, and returns a new register.
 func (b *builder) three(op asm.Op, x, y asm.Reg) asm.Reg {
 	r := b.vector()
 	b.emit(asm.Inst{Op: op, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{r, x, y}})
 	return r
 }
 
+// two emits an operation on one vector, and returns a new register.
 func (b *builder) two(op asm.Op, x asm.Reg) asm.Reg {
 	r := b.vector()
 	b.emit(asm.Inst{Op: op, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{r, x}})
 	return r
 }
 
+// twoImm emits an operation on one vector and an immediate, and returns a new register.
 func (b *builder) twoImm(op asm.Op, x asm.Reg, imm int64) asm.Reg {
 	r := b.vector()
 	b.emit(asm.Inst{Op: op, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{r, x}, Imm: imm})
@@ -32,9 +35,10 @@ func (b *builder) sub(x, y asm.Reg) asm.Reg { return b.three(asm.VSUBPS, x, y) }
 func (b *builder) mul(x, y asm.Reg) asm.Reg { return b.three(asm.VMULPS, x, y) }
 func (b *builder) div(x, y asm.Reg) asm.Reg { return b.three(asm.VDIVPS, x, y) }
 
-// mulWhere returns x·y in the lanes of the mask and 0 in the others, where y is a positive number.
+// mulWhere returns x·y in the lanes of the mask and 0 in the others; y must be positive.
 func (b *builder) mulWhere(mask, x, y asm.Reg) asm.Reg { return b.mulMasked(asm.VMULPS, mask, x, y) }
 
+// mulMasked emits a product that is 0 in the lanes outside the mask.
 func (b *builder) mulMasked(op asm.Op, mask, x, y asm.Reg) asm.Reg {
 	if !b.isa.masks {
 		return b.three(op, b.and(mask, x), y)
@@ -44,7 +48,7 @@ func (b *builder) mulMasked(op asm.Op, mask, x, y asm.Reg) asm.Reg {
 	return r
 }
 
-// min and max are the machine's: y where an operand is NaN, and where both are zeros.
+// min and max are the machine's: y if an operand is NaN, and if both are zeros.
 func (b *builder) min(x, y asm.Reg) asm.Reg { return b.three(asm.VMINPS, x, y) }
 func (b *builder) max(x, y asm.Reg) asm.Reg { return b.three(asm.VMAXPS, x, y) }
 func (b *builder) sqrt(x asm.Reg) asm.Reg   { return b.two(asm.VSQRTPS, x) }
@@ -58,8 +62,9 @@ func (b *builder) fnma(x, y, z asm.Reg) asm.Reg { return b.fused(asm.VFNMADD231P
 // fms returns x·y − z, rounded once.
 func (b *builder) fms(x, y, z asm.Reg) asm.Reg { return b.fused(asm.VFMSUB231PS, x, y, z) }
 
+// fused emits a fused multiply-add of the given form, rounded once; no operand is changed.
 func (b *builder) fused(op asm.Op, x, y, z asm.Reg) asm.Reg {
-	if _, constant := b.constants[z]; constant { // it may stay in memory, where x·y takes x's place
+	if _, constant := b.constants[z]; constant { // the constant may stay in memory if x·y overwrites x
 		if _, constant := b.constants[x]; constant {
 			x, y = y, x
 		}
@@ -72,12 +77,12 @@ func (b *builder) fused(op asm.Op, x, y, z asm.Reg) asm.Reg {
 	return r
 }
 
-// accumulate is r = ±x·y ± r, as the operation says.
+// accumulate emits r = ±x·y ± r, with the operation's signs.
 func (b *builder) accumulate(op asm.Op, r, x, y asm.Reg) {
 	b.emit(asm.Inst{Op: op, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{r, x, y}})
 }
 
-// How round rounds.
+// The modes of round.
 const (
 	toNearest  = 8 // half to even; 8: without raising the inexact flag
 	downward   = 9
@@ -85,6 +90,7 @@ const (
 	towardZero = 11
 )
 
+// round rounds f32 lanes to integers by a mode.
 func (b *builder) round(x asm.Reg, mode int64) asm.Reg {
 	if b.isa.masks {
 		return b.twoImm(asm.VRNDSCALEPS, x, mode)
@@ -110,14 +116,14 @@ func (b *builder) shiftLeft(x asm.Reg, n int64) asm.Reg        { return b.twoImm
 func (b *builder) shiftRight(x asm.Reg, n int64) asm.Reg       { return b.twoImm(asm.VPSRLD, x, n) }
 func (b *builder) shiftRightSigned(x asm.Reg, n int64) asm.Reg { return b.twoImm(asm.VPSRAD, x, n) }
 
-// toInt rounds to the nearest i32, half to even; truncateToInt rounds toward zero. What does not fit becomes −2³¹.
+// toInt rounds to the nearest i32, half to even; truncateToInt rounds toward zero. Numbers that do not fit become −2³¹.
 func (b *builder) toInt(x asm.Reg) asm.Reg         { return b.two(asm.VCVTPS2DQ, x) }
 func (b *builder) truncateToInt(x asm.Reg) asm.Reg { return b.two(asm.VCVTTPS2DQ, x) }
 func (b *builder) toFloat(x asm.Reg) asm.Reg       { return b.two(asm.VCVTDQ2PS, x) }
 
 // Comparisons and masks.
 
-// predicate is a comparison of floats; those but notEqual, notLess and unordered are false if an operand is NaN.
+// predicate is a comparison of floats; all except notEqual, notLess and unordered are false if an operand is NaN.
 type predicate int64
 
 // The predicates, by the machine's numbers.
@@ -137,6 +143,7 @@ func (b *builder) compare(p predicate, x, y asm.Reg) asm.Reg {
 	return b.compareWith(asm.VCMPPS, int64(p), x, y)
 }
 
+// compareWith emits a comparison by an immediate, and returns its mask.
 func (b *builder) compareWith(op asm.Op, imm int64, x, y asm.Reg) asm.Reg {
 	r := b.maskRegister()
 	b.emit(asm.Inst{Op: op, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{r, x, y}, Imm: imm})
@@ -159,7 +166,7 @@ func (b *builder) greaterWide(x, y asm.Reg) asm.Reg {
 	return b.compareIntegers(asm.VPCMPQ, 6, asm.VPCMPGTQ, x, y)
 }
 
-// compareIntegers returns a comparison into an opmask by its number, or the instruction that makes a vector of it.
+// compareIntegers emits a comparison of integers: by number into an opmask, or by an instruction into a vector.
 func (b *builder) compareIntegers(masked asm.Op, number int64, plain asm.Op, x, y asm.Reg) asm.Reg {
 	if b.isa.masks {
 		return b.compareWith(masked, number, x, y)
@@ -204,7 +211,7 @@ func (b *builder) maskOr(x, y asm.Reg) asm.Reg  { return b.maskOp(asm.KORW, asm.
 func (b *builder) maskXor(x, y asm.Reg) asm.Reg { return b.maskOp(asm.KXORW, asm.VXORPS, x, y) }
 func (b *builder) maskNot(x asm.Reg) asm.Reg    { return b.maskXor(x, b.maskConst(true)) }
 
-// maskConst is all lanes, or none.
+// maskConst returns a mask of all lanes, or of none.
 func (b *builder) maskConst(all bool) asm.Reg {
 	if !b.isa.masks {
 		if all {
@@ -239,14 +246,14 @@ func (b *builder) bitsOf(mask asm.Reg) asm.Reg {
 
 // Memory.
 
-// load returns a whole vector from memory.
+// load returns a full vector from memory.
 func (b *builder) load(m asm.Mem) asm.Reg {
 	r := b.vector()
 	b.emit(asm.Inst{Op: asm.VMOVUPS, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{r, asm.Memory}, Mem: m})
 	return r
 }
 
-// loadMasked returns the lanes of 32 bits of a mask, from memory; the others are 0, and are not touched in memory.
+// loadMasked reads the lanes of 32 bits of a mask from memory; the others are 0, and their memory is not touched.
 func (b *builder) loadMasked(mask asm.Reg, m asm.Mem) asm.Reg {
 	r := b.vector()
 	if b.isa.masks {

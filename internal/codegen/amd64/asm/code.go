@@ -8,7 +8,7 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// Code collects machine code: instructions one after another, labels, and a pool of constants behind them. Its zero
+// Code collects machine code: instructions one after another, labels, and a pool of constants after them. Its zero
 // value is ready. It is position independent; its first byte must come to lie on a multiple of 64 for Align and for the
 // constants' alignment to hold.
 type Code struct {
@@ -43,19 +43,19 @@ func (c *Code) Reset() {
 // Grow makes room for so many bytes more.
 func (c *Code) Grow(bytes int) { c.bytes = slices.Grow(c.bytes, bytes) }
 
-// Len returns how many bytes of instructions there are by now.
+// Len returns the number of bytes of the instructions so far.
 func (c *Code) Len() int { return len(c.bytes) }
 
-// Features returns what the instructions so far need of the machine.
+// Features returns the features that the instructions so far need.
 func (c *Code) Features() Features { return c.features }
 
-// NewLabel returns a label that is to be bound.
+// NewLabel returns a new label that is not bound.
 func (c *Code) NewLabel() Label {
 	c.labels = append(c.labels, -1)
 	return Label(len(c.labels))
 }
 
-// Bind says that a label is here. A label that Code did not make is made: who numbers labels from 1 needs no NewLabel.
+// Bind binds a label to the present position. It makes the label if NewLabel did not: callers may number labels from 1.
 func (c *Code) Bind(l Label) {
 	for int(l) > len(c.labels) {
 		c.labels = append(c.labels, -1)
@@ -82,7 +82,7 @@ var nops = [...]string{
 	"\x0F\x1F\x84\x00\x00\x00\x00\x00", "\x66\x0F\x1F\x84\x00\x00\x00\x00\x00",
 }
 
-// Constant puts bytes into the pool, once, and returns what Mem.Pool names them by. There may be 1 to 64 of them, a
+// Constant puts bytes into the pool, once, and returns their value of Mem.Pool. There may be 1 to 64 bytes, a
 // power of two.
 func (c *Code) Constant(bytes []byte) int32 {
 	n := len(bytes)
@@ -101,7 +101,7 @@ func (c *Code) Constant(bytes []byte) int32 {
 	return index
 }
 
-// Emit appends an instruction. Its registers must be the machine's. One that has no form is a bug of whoever made it.
+// Emit appends an instruction. Its registers must be the machine's. It panics if the instruction has no form.
 func (c *Code) Emit(i Inst) {
 	switch i.Op {
 	case LABEL:
@@ -155,7 +155,7 @@ func (c *Code) Emit(i Inst) {
 	}
 }
 
-// addresses reports whether registers and scale make an address of the form's.
+// addresses reports whether registers and scale make an address that the form can encode.
 func (f *form) addresses(m *Mem) bool {
 	if m.Pool != 0 || m.Base != NoReg && m.Base.Class() != General {
 		return false
@@ -169,7 +169,7 @@ func (f *form) addresses(m *Mem) bool {
 	return m.Index.Class() == index && m.Index != RSP && (m.Scale == 1 || m.Scale == 2 || m.Scale == 4 || m.Scale == 8)
 }
 
-// needs returns what a form asks of the machine.
+// needs returns the features that a form needs.
 func (f *form) needs(i *Inst) Features {
 	if f.prefix == evex && f.flags&(scalar|fixedL) == 0 && f.bits >= 128 && i.Bits != 512 {
 		return f.features | AVX512VL
@@ -177,7 +177,7 @@ func (f *form) needs(i *Inst) Features {
 	return f.features
 }
 
-// jump appends a jump: of two bytes to a label that lies near behind, else with 32 bits of displacement.
+// jump appends a jump: of two bytes to a bound label nearby, else with 32 bits of displacement.
 func (c *Code) jump(f *form, to Label) {
 	if to >= 1 && int(to) <= len(c.labels) && c.labels[to-1] >= 0 {
 		if d := int(c.labels[to-1]) - len(c.bytes) - 2; d >= -128 {
@@ -197,12 +197,12 @@ func (c *Code) jump(f *form, to Label) {
 	c.number32(0)
 }
 
-// Finish resolves jumps and constants and returns the code with its pool behind it. The bytes are Code's own until
+// Finish resolves jumps and constants and returns the code with its pool after it. The bytes are Code's own until
 // Reset.
 func (c *Code) Finish() ([]byte, error) {
 	for _, j := range c.jumps {
 		if j.to < 1 || int(j.to) > len(c.labels) || c.labels[j.to-1] < 0 {
-			return nil, diag.Internalf("amd64: a jump to label %d, which is nowhere", j.to)
+			return nil, diag.Internalf("amd64: a jump to label %d, which is not bound", j.to)
 		}
 		binary.LittleEndian.PutUint32(c.bytes[j.at:], uint32(c.labels[j.to-1]-j.at-4))
 	}

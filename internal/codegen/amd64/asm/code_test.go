@@ -67,7 +67,7 @@ func TestAlign(t *testing.T) {
 	}
 }
 
-// TestFeatures checks what code asks of the machine.
+// TestFeatures checks the features that code needs.
 func TestFeatures(t *testing.T) {
 	for _, test := range []struct {
 		inst Inst
@@ -146,7 +146,7 @@ func TestVisit(t *testing.T) {
 	}
 }
 
-// TestWrong checks that what has no form is refused, with a text that tells the instruction.
+// TestWrong checks that instructions without a form are refused, with an error that names the instruction.
 func TestWrong(t *testing.T) {
 	for _, i := range []Inst{
 		{},

@@ -2,13 +2,13 @@ package asm
 
 import "encoding/binary"
 
-// fields are the operands of one instruction by their places.
+// fields are the operands of one instruction by the fields that encode them.
 type fields struct {
 	reg, rm, vvvv, top, low int // numbers of registers
 	memory                  bool
 }
 
-// sort puts an instruction's operands where they are encoded.
+// sort assigns an instruction's operands to the fields that encode them.
 func (f *form) sort(i *Inst) fields {
 	n := [5]int{i.Args[0].Number(), i.Args[1].Number(), i.Args[2].Number(), i.Args[3].Number()}
 	p := fields{n[f.at.reg], n[f.at.rm], n[f.at.vvvv], n[f.at.top], n[f.at.low], i.Args[f.at.rm&3] == Memory}
@@ -110,7 +110,7 @@ func (c *Code) evex(f *form, i *Inst, p *fields) {
 	first := byte(^p.reg>>3&1)<<7 | byte((1-x)<<6|(1-b)<<5) | byte(^p.reg>>4&1)<<4 | f.opcodes
 	second := byte(f.wide(i)<<7 | (^p.vvvv&15)<<3 | 4 | int(f.pp))
 	third := byte(f.lengthBits(i)<<5 | (^high >> 4 & 1 << 3) | i.Mask.Number())
-	if i.Zero && i.Mask.Number() != 0 { // without a mask it means nothing, and would be no instruction
+	if i.Zero && i.Mask.Number() != 0 { // without a mask it has no meaning, and the encoding would be invalid
 		third |= 0x80
 	}
 	if i.Mem.Broadcast {
@@ -119,7 +119,7 @@ func (c *Code) evex(f *form, i *Inst, p *fields) {
 	c.bytes = append(c.bytes, 0x62, first, second, third, f.opcode)
 }
 
-// modRM appends the byte that names reg and rm, and the address where rm is memory. A displacement of one byte counts
+// modRM appends the byte that names reg and rm, and the address if rm is memory. A displacement of one byte counts
 // in units.
 func (c *Code) modRM(i *Inst, p *fields, unit int) {
 	reg := byte(p.reg&7) << 3
@@ -168,6 +168,7 @@ func (c *Code) modRM(i *Inst, p *fields, unit int) {
 	}
 }
 
+// number32 appends a number of 32 bits.
 func (c *Code) number32(v int32) { c.bytes = binary.LittleEndian.AppendUint32(c.bytes, uint32(v)) }
 
 // immediateBytes appends the instruction's last operand.

@@ -65,9 +65,9 @@ const (
 	gathers                     // the mask is read and cleared
 	wBits                       // W is 1 if Bits is 64
 	scalar                      // no vector length
-	fixedL                      // Bits says nothing; L1 if length is 256
+	fixedL                      // Bits is ignored; L1 if length is 256
 	immediate                   // the last operand is Inst.Imm
-	ternary                     // as same, where the immediate makes the result constant
+	ternary                     // as same, if the immediate makes the result constant
 	strides                     // memory must have an index register
 	narrow                      // a general operand may have 8 bits
 )
@@ -75,7 +75,7 @@ const (
 var flagNames = map[string]flags{"w": byWidth, "same": same, "nomask": noMask, "gather": gathers, "ternary": ternary,
 	"strides": strides}
 
-// operand is one of a form's: where it is encoded, what it is, what happens to it.
+// operand is an operand of a form: the field that encodes it, its kind, and its role.
 type operand struct {
 	place byte // R M V S I O A J, or - of an implicit one
 	kind  byte // of its register, the letter of the table; of an immediate its second letter
@@ -84,7 +84,7 @@ type operand struct {
 	index byte // of memory with vector indices: their kind
 }
 
-// places are which of Inst.Args goes where; 4, the default, is none.
+// places gives, for each field, the index in Inst.Args of its operand; 4, the default, is none.
 type places struct{ reg, rm, vvvv, top, low uint8 }
 
 // form is one way of encoding an operation.
@@ -100,7 +100,7 @@ type form struct {
 	count      uint8
 	implicit   uint8      // operands of that count that come last and are not among Inst.Args
 	operands   [5]operand // the immediate included
-	at         places     // which of Args goes where
+	at         places     // the index in Args for each field
 	modRM      bool
 	signatures [2]uint32 // classes of Args, with /m as a register and as memory
 	bits       uint16    // sum of the widths allowed, which are powers of two; 0: any
@@ -117,7 +117,7 @@ type form struct {
 //go:embed forms.txt
 var table string
 
-// read are the forms of each operation that has been asked for.
+// read caches the forms of each operation that was used.
 var read [len(offsets)]atomic.Pointer[[]form]
 
 // formsOf returns the forms of an operation, which are read from the table at the first use of it.
@@ -145,7 +145,7 @@ func formsOf(o Op) []form {
 	return rows
 }
 
-// lines returns the rows of an operation as text; none of those that the table does not have.
+// lines returns the rows of an operation as text; "" if the table does not have it.
 func lines(o Op) string {
 	if o <= ALIGN {
 		return ""
@@ -324,7 +324,7 @@ func (f *form) readMemory(text string) {
 	}
 }
 
-// position returns where a word stands among others.
+// position returns the index of a word among others; it panics if there is none.
 func position(word string, among ...string) int {
 	for n, w := range among {
 		if w == word {
@@ -334,6 +334,7 @@ func position(word string, among ...string) int {
 	panic("asm: the table of forms has " + word)
 }
 
+// number parses a number of at most 16 bits in the table of forms; it panics if it is malformed.
 func number(text string, base int) uint64 {
 	n, err := strconv.ParseUint(text, base, 16)
 	if err != nil {
@@ -374,7 +375,7 @@ func find(i *Inst) *form {
 // high reports whether a register is a vector that only EVEX can name.
 func high(r Reg) bool { return r.Class() == Vector && !r.Virtual() && r.Number() >= 16 }
 
-// takes reports whether an EVEX form has what the instruction asks of it.
+// takes reports whether an EVEX form allows the instruction's mask and broadcast.
 func (f *form) takes(i *Inst) bool {
 	if i.Mem.Broadcast && f.broadcast == 0 || i.Mask != NoReg && f.flags&noMask != 0 {
 		return false
@@ -382,7 +383,7 @@ func (f *form) takes(i *Inst) bool {
 	return !i.Zero || f.operands[0].kind != 'k' && i.Args[0] != Memory && f.flags&gathers == 0
 }
 
-// fits reports whether a legacy form has room for the immediate and names the accumulator where it must.
+// fits reports whether a legacy form can encode the immediate and the accumulator, if it needs that.
 func (f *form) fits(i *Inst) bool {
 	if f.operands[0].place == 'A' && i.Args[0] != RAX {
 		return false

@@ -65,7 +65,7 @@ func gas(t testing.TB, texts []string) [][]byte {
 	return all
 }
 
-// encoding returns what Code makes of one instruction.
+// encoding returns the bytes that Code makes of one instruction.
 func encoding(t testing.TB, i Inst) []byte {
 	t.Helper()
 	var c Code
@@ -141,7 +141,7 @@ func FuzzGas(f *testing.F) {
 	})
 }
 
-// allForms returns the table's, in its order.
+// allForms returns the table's forms, in its order.
 func allForms() []*form {
 	var all []*form
 	for o := range Op(len(offsets)) {
@@ -217,7 +217,7 @@ func randomInst(random *rand.Rand, f *form) Inst {
 	return i.apart(f, 32)
 }
 
-// apart makes the vector registers of a gather distinct, which the machine demands.
+// apart makes the vector registers of a gather distinct, as the machine demands.
 func (i Inst) apart(f *form, vectors int) Inst {
 	if f.flags&gathers != 0 {
 		n := i.Mem.Index.Number()

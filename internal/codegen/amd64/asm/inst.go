@@ -1,7 +1,7 @@
 // Package asm is an assembler for the part of amd64 that Weir emits: general instructions, VEX (AVX, AVX2, FMA, F16C)
 // and EVEX (AVX-512 F, BW, DQ, VL, VNNI, BF16), and the tiles of AMX.
 //
-// An instruction is a value, Inst, whose registers may be virtual: what allocates registers works on the same values,
+// An instruction is a value, Inst, whose registers may be virtual: the register allocator works on the same values,
 // by the roles of their operands (see Inst.Visit). Code turns instructions with machine registers into bytes. Which
 // forms an instruction has is one table, checked byte for byte against GNU as.
 package asm
@@ -28,7 +28,7 @@ const (
 	numberMask Reg = virtualBit - 1
 )
 
-// NoReg is the absence of a register. Memory, among an instruction's operands, says that Inst.Mem stands there.
+// NoReg is the absence of a register. Memory, among an instruction's operands, stands for Inst.Mem.
 const (
 	NoReg  Reg = 0
 	Memory Reg = Reg(classes) << classShift
@@ -72,13 +72,13 @@ func Virtual(c Class, n int) Reg { return Reg(c)<<classShift | virtualBit | Reg(
 // Class returns the register's class.
 func (r Reg) Class() Class { return Class(r >> classShift) }
 
-// Virtual reports whether the register stands for one that is still to be chosen.
+// Virtual reports whether the register is virtual.
 func (r Reg) Virtual() bool { return r&virtualBit != 0 }
 
 // Number returns the register's number within its class, virtual or not.
 func (r Reg) Number() int { return int(r & numberMask) }
 
-// Mem is an address: Base + Index·Scale + Disp bytes, or, where Pool is not 0, constant Pool−1 of the code's pool.
+// Mem is an address: Base + Index·Scale + Disp bytes or, if Pool is not 0, constant Pool−1 of the code's pool.
 type Mem struct {
 	Base  Reg // general, or none
 	Index Reg // general, or a vector of indices (gathers), or none
@@ -89,13 +89,13 @@ type Mem struct {
 	Broadcast bool
 }
 
-// Label is a place in the code.
+// Label names a position in the code.
 type Label int32
 
 // Inst is one instruction. Args are its operands in Intel's order, the destination first; at most one of them is
 // Memory. Bits is the width of vector operands (128, 256, 512), or of general ones (8, 16, 32, 64).
 type Inst struct {
-	Imm  int64 // where the operation has an immediate operand, it comes last
+	Imm  int64 // the last operand, if the operation has an immediate
 	Args [4]Reg
 	Mem  Mem
 	// Mask is the opmask register that chooses lanes; NoReg: all. With Zero the other lanes of the destination become 0,

@@ -52,10 +52,11 @@ func appendReg(b []byte, r Reg, kind byte, bits int) []byte {
 	return append(b, names64[n]...)
 }
 
-// sizeNames say how many bytes of memory an operand has.
+// sizeNames are the assembler's names of the sizes of memory operands, in bytes.
 var sizeNames = map[int]string{1: "byte ptr ", 2: "word ptr ", 4: "dword ptr ", 8: "qword ptr ", 16: "xmmword ptr ",
 	32: "ymmword ptr ", 64: "zmmword ptr "}
 
+// vectorName returns the prefix of a vector register's name for a width in bits.
 func vectorName(bits int) string {
 	switch bits {
 	case 512:
@@ -129,7 +130,7 @@ func (i Inst) String() string {
 	return string(b)
 }
 
-// appendMem appends an address with the size of what lies there.
+// appendMem appends an address with the operand's size.
 func (i *Inst) appendMem(b []byte, f *form, o *operand) []byte {
 	m := &i.Mem
 	b = append(b, sizeNames[f.size(i)]...)

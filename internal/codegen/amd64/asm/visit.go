@@ -2,8 +2,8 @@ package asm
 
 import "github.com/weirml/weir/internal/diag"
 
-// Visit calls do for every register that the instruction names, in whatever form, and for those it uses without naming
-// them (RAX and RDX of a division), with what happens to it. A register that stands in two operands is visited twice.
+// Visit calls do for every register that the instruction names, in any operand, and for those it uses without naming
+// them (RAX and RDX of a division), with its role. A register that stands in two operands is visited twice.
 // Registers of an address and the mask are read; a destination of which the mask keeps lanes is read and written; a
 // gather's mask is cleared; where equal operands make the result independent of them (XOR of a register with itself)
 // they are all written. do may change registers to others of their class, except those that are not named.
@@ -68,7 +68,7 @@ func (f *form) independent(i *Inst) bool {
 	return i.Args[1] != NoReg
 }
 
-// Features returns what the instruction needs of the machine; none if it has no form.
+// Features returns the features that the instruction needs; none if it has no form.
 func (i *Inst) Features() Features {
 	if f := find(i); f != nil {
 		return f.needs(i)
@@ -85,8 +85,8 @@ func (o Op) Jumps() bool { return o == JMP || o.Conditional() }
 // Conditional reports whether the operation is a jump by a condition.
 func (o Op) Conditional() bool { return o >= JO && o <= JG }
 
-// blends reports whether the operation takes the lanes that its mask leaves out from its first source.
+// blends reports whether the operation takes the lanes outside its mask from its first source.
 func (o Op) blends() bool { return o >= VBLENDMPS && o <= VPBLENDMQ }
 
-// Ends reports whether what follows the operation is reached only by a jump.
+// Ends reports whether the next instruction is reached only by a jump.
 func (o Op) Ends() bool { return o == JMP || o == RET || o == UD2 }

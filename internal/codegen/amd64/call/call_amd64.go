@@ -2,7 +2,7 @@ package call
 
 import "unsafe"
 
-// Supported is whether Call works on this architecture.
+// Supported reports whether Call works on this architecture.
 const Supported = true
 
 // Call runs the machine code at an address on tiles [begin, end) and returns its status. It takes about 2 ns beyond

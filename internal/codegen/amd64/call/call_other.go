@@ -8,10 +8,10 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// Supported is whether Call works on this architecture.
+// Supported reports whether Call works on this architecture.
 const Supported = false
 
-// Call returns not to be reached on this architecture, which has no executable pages (see mem.MapCode).
+// Call panics: this architecture has no executable pages (see mem.MapCode), so no code can be called.
 func Call(code uintptr, frame unsafe.Pointer, begin, end int64) (status int64) {
 	panic(diag.Internalf("call: machine code for amd64"))
 }

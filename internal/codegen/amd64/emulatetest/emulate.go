@@ -1,6 +1,6 @@
 // Package emulatetest runs emitted code in an emulated processor that has AVX-512, for tests on machines that do not:
 // Bochs, by way of the Python package bochscpu-python. Its processor has AVX-512 F, CD, BW, DQ and VL, but not VNNI,
-// BF16 or AMX; a gather whose indices are in vector register 16 or above it takes for no instruction. Where the package
+// BF16 or AMX; it refuses a gather whose indices are in vector register 16 or above. Where the package
 // is missing, tests are skipped with the reason.
 package emulatetest
 
@@ -26,7 +26,7 @@ const Python = "WEIR_EMULATOR_PYTHON"
 //go:embed emulate.py
 var script string
 
-// Region is a piece of the emulated memory. Its bytes are what lies there before the run and, unless it is ReadOnly,
+// Region is a range of the emulated memory. Bytes is its contents before the run and, unless it is ReadOnly,
 // after it.
 type Region struct {
 	Address  uint64
@@ -39,7 +39,7 @@ type Machine struct {
 	command   *exec.Cmd
 	in        io.WriteCloser
 	out       *bufio.Reader
-	complaint *strings.Builder // what the process says on its standard error
+	complaint *strings.Builder // the process's standard error
 }
 
 // The addresses of code and stack, and where Place begins. CodeAddress is that of the code that Run is given.
@@ -88,7 +88,7 @@ func New(t testing.TB) *Machine {
 }
 
 // Place gives regions addresses: each ends at the end of a page, moved down to a multiple of align bytes, and no page
-// beside its own is mapped, so that what runs past its end by align bytes or more is a fault.
+// beside its own is mapped, so that an access past its end by align bytes or more faults.
 func Place(align int, regions ...*Region) {
 	next := uint64(dataAddress)
 	for _, r := range regions {

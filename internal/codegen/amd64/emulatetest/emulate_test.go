@@ -79,7 +79,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestFault checks that reading past a region, writing one that is read-only, and what is no instruction are errors.
+// TestFault checks that reading past a region, writing a read-only one, and an invalid instruction are errors.
 func TestFault(t *testing.T) {
 	m := New(t)
 	load := assemble(t, asm.Inst{Op: asm.VMOVUPS, Bits: 512, Args: regs{asm.V(0), asm.Memory},
