@@ -450,7 +450,7 @@ func (e *emitter) mulWide(x, y asm.Reg) asm.Reg {
 	return e.three(asm.VPADDQ, e.three(asm.VPMULUDQ, x, y), e.twoImm(asm.VPSLLQ, cross, 32))
 }
 
-// shift moves bits by counts that are at least 0 as unsigned numbers; by the width or more nothing is left but copies
+// shift moves bits by counts that are at least 0 as unsigned numbers; shifts by the width or more leave only copies
 // of the sign.
 func (e *emitter) shift(op loop.BinaryOp, a, b value, wide int) value {
 	in := [2]asm.Op{asm.VPSLLVD, asm.VPSLLVQ}

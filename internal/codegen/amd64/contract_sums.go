@@ -167,8 +167,8 @@ func (x *sumExpressions) fill(t *registerTile, v loop.Expr) {
 	})
 }
 
-// fetch asks for the lines that the nest is going to write far away, so that they come while a tile's products are
-// added up.
+// fetch emits prefetches of the lines of a large buffer that the nest writes, so that they arrive while a tile's
+// products are added up.
 func (x *sumExpressions) fetch(t *registerTile) {
 	for _, s := range x.nest.body {
 		s, ok := s.(*loop.Store)
@@ -551,8 +551,8 @@ func (t *registerTile) blend(to, mask, yes, no asm.Reg) {
 	t.wide(plain, to, no, yes, mask)
 }
 
-// besideZero returns the greater of a value and 0. The machine gives −0 for −0, which adding 0 mends. The lesser of a
-// value and −0 is refused.
+// besideZero returns the greater of a value and 0. The machine gives −0 for −0, which becomes 0 when 0 is added. It
+// refuses the lesser of a value and −0.
 func (x *sumExpressions) besideZero(t *registerTile, op loop.BinaryOp, in asm.Op, zero, v loop.Expr, row, vector int,
 	at func(*stream) asm.Mem) (asm.Reg, bool) {
 	if op == loop.Min {

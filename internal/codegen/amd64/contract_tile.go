@@ -24,8 +24,8 @@ const (
 	fewestRows    = 3
 )
 
-// fetchesAhead returns how far ahead of the columns in use a tile of a term fetches; 0: it leaves that to the
-// processor.
+// fetchesAhead returns the distance in bytes at which a tile of a term fetches columns before their use; 0 leaves
+// prefetching to the processor.
 func (t *registerTile) fetchesAhead(m *term) int64 {
 	switch {
 	case !m.packed:
@@ -45,8 +45,8 @@ type elementOps struct {
 	add, sub, mul, div, min, max, sqrt, and, xor    asm.Op
 }
 
-// registers returns the machine's vector registers less the one through which products pass that no instruction adds to
-// a sum.
+// registers returns the number of the machine's vector registers, less one for products that no single instruction adds
+// to a sum.
 func (o *elementOps) registers(i *isa) int {
 	if o.multiplyAdd == asm.NoOp {
 		return i.registers - 1
@@ -274,8 +274,7 @@ func (t *registerTile) partial(vector int) bool {
 	return vector == t.vectors-1 && (!t.part.known() || t.part.fixed != 0)
 }
 
-// loadMask puts the mask of the last vector's lanes into a vector register. Only machines without opmasks have it
-// there.
+// loadMask puts the mask of the last vector's lanes into a vector register, on machines without opmasks.
 func (t *registerTile) loadMask(r asm.Reg) {
 	if t.part.known() {
 		bytes := make([]byte, t.isa.bits/8)
@@ -315,8 +314,8 @@ func (t *registerTile) opmask() {
 	t.emit(asm.Inst{Op: asm.KMOVW, Args: [4]asm.Reg{t.mask, bits}})
 }
 
-// loadLanes reads a vector of a row: its last one without touching what is beyond the lanes that there are. r may be
-// the mask's register.
+// loadLanes reads a vector of a row; of the last vector, without touching memory beyond its lanes. r may be the mask's
+// register.
 func (t *registerTile) loadLanes(r asm.Reg, vector int, at asm.Mem) {
 	switch {
 	case !t.partial(vector):
@@ -559,8 +558,8 @@ func (t *registerTile) repeats(m *term) bool {
 	return t.isa.masks && m.dot == nil && m.formA.extend == asm.NoOp && t.ops.multiplyAdd != asm.NoOp
 }
 
-// mostTileRows returns the most rows of a tile with so many vectors whose sums fit so many registers; 0 if not even one
-// row's do.
+// mostTileRows returns the largest number of rows of a tile with so many vectors whose sums fit so many registers; 0 if
+// not even one row's do.
 func mostTileRows(registers, vectors, most int) int {
 	rows := most
 	for rows > 0 && target.SumRegisters(int64(rows), int64(vectors)) > int64(registers) {

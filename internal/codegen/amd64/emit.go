@@ -85,8 +85,7 @@ type scope struct {
 	insts []asm.Inst // the code so far, while an inner scope is open
 	// headReady holds the values that the head computes, bodyReady those that the body has computed so far, by keys.
 	headReady, bodyReady map[string]ready
-	// certain says that the body runs wherever the code in front of it does, stored and assigned name what the body
-	// changes.
+	// certain is true if the body runs whenever the code before it does; stored and assigned name what the body changes.
 	certain          bool
 	checked          bool // a check was emitted in the body: code after it may read memory only if the check passes
 	stored, assigned []string
@@ -143,8 +142,8 @@ func frameWord(word int) asm.Mem { return asm.Mem{Base: frameRegister, Disp: int
 
 // Scopes.
 
-// open begins a scope; what is emitted from here on belongs to it. body is the statements that it has: what they change
-// is not computed in front of them.
+// open begins a scope, to which the following code belongs. body is the scope's statements: values that they change are
+// not computed before them.
 func (e *emitter) open(body []loop.Stmt) *scope {
 	if e.inHead {
 		e.k.bug("a scope inside a head")
@@ -505,8 +504,8 @@ func (e *emitter) pointer(buffer string, offset sym.Expr) asm.Reg {
 	}).register
 }
 
-// address returns the operand for a buffer's element at an offset in elements. What changes in the innermost scope is
-// the operand's index, the rest its base.
+// address returns the operand for a buffer's element at an offset in elements. The terms that change in the innermost
+// scope become the operand's index, the others its base.
 func (e *emitter) address(buffer string, offset sym.Expr) asm.Mem {
 	m := e.k.memory(buffer)
 	size := bytesOf(m.dtype)

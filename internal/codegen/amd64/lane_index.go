@@ -369,9 +369,9 @@ func (e *emitter) below(x, y sym.Expr) bool {
 	return lo >= 0
 }
 
-// exactly is the magnitude below which x/y is found by one product of an f32 that has x + ½ and the reciprocal of y:
-// the product is at least ½/y away from an integer, and off by less than four parts in 2²⁴. Of f64, all lanes of 32
-// bits are.
+// exactly is the magnitude below which x/y is found by one product of the f32 x + ½ and the reciprocal of y: the
+// product is at least ½/y away from an integer, and its error is less than four parts in 2²⁴. With f64 all lanes of 32
+// bits are below the magnitude, exactlyWide.
 const exactly, exactlyWide = 1 << 20, 1 << 49
 
 // laneDivide returns ⌊v/y⌋, v being at least lo and at most hi.

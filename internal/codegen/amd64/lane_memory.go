@@ -447,8 +447,8 @@ func (e *emitter) offsetOfLane(lane, step int64) int64 {
 	return lane * step
 }
 
-// spreadIndex returns which element of a vector that begins at from each lane takes; a lane whose element lies before
-// it, of step 1 none, keeps its own of the first operand.
+// spreadIndex returns, for each lane, the index of its element in a vector that begins from elements after the lowest.
+// A lane whose element lies before the vector keeps that of the first operand.
 func (e *emitter) spreadIndex(step, from, lanes int64) asm.Reg {
 	var list []byte
 	for lane := range lanes {

@@ -317,8 +317,8 @@ func (t *turn) collect(at map[int]*turn) {
 	}
 }
 
-// poll counts down the budget, and pauses if it is used up: aside, so that the loop has no jump more that is taken. No
-// flags are live here.
+// poll counts down the budget, and pauses if it is used up. The pause is emitted in aside, so that the loop has no
+// further taken jump. No flags are live here.
 func (b *builder) poll(list, aside *[]asm.Inst, cost int64) {
 	out, back := b.label(), b.label()
 	b.backs[back] = 1
@@ -337,8 +337,7 @@ var pause = asm.Inst{Op: asm.CALL, Args: [4]asm.Reg{asm.Memory}, Mem: asm.Mem{Ba
 // header returns the address of a word of the header.
 func header(word int32) asm.Mem { return asm.Mem{Base: frameRegister, Disp: word} }
 
-// headerBytes returns what lies in front of a frame of code that pauses: the header's words, and room for all
-// registers.
+// headerBytes returns the bytes before the frame of code that pauses: the header's words, and room for all registers.
 func (i *isa) headerBytes() int64 {
 	bytes := int64(-resumeWord) + 8*int64(len(savedGeneral)) + int64(i.registers*i.bits/8)
 	if i.masks {

@@ -21,8 +21,8 @@ type quantised struct {
 	first, rest     float32 // the reciprocal's two summands; rest is 0 if scale is a power of two
 }
 
-// quantisedOf reads a conversion as such an expression; ok is false of others, and where the product is not known to be
-// the same.
+// quantisedOf reads a conversion as such an expression; ok is false for others, and if the product is not known to give
+// the same results.
 func quantisedOf(c *loop.Cast) (q quantised, ok bool) {
 	if !c.Type.IsInt() || c.Type.Bits() > 32 || packs(c.Type) {
 		return q, false

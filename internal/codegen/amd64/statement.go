@@ -204,7 +204,7 @@ func (e *emitter) checked(s *loop.Check, n name) {
 	e.names[s.Name] = name{depth: e.here.depth, replaced: true, value: sym.Var(unique)}
 }
 
-// loop emits a loop: as a vector loop where it is one and its body can be done in lanes, else one iteration after the
+// loop emits a loop: as a vector loop if it is one and its body can be done in lanes, else one iteration after the
 // other.
 func (e *emitter) loop(s *loop.For) {
 	if s == e.rows && e.vector != nil {

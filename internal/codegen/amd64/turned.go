@@ -204,8 +204,8 @@ func (e *emitter) storeTurned(s *loop.Store, rows []asm.Reg) {
 	e.bind(end)
 }
 
-// transposed transposes as many registers of 32-bit lanes as they have lanes: in quarters of 4 × 4, which then change
-// places.
+// transposed transposes as many registers of 32-bit lanes as they have lanes: in quarters of 4 × 4, which are then
+// exchanged.
 func (e *emitter) transposed(rows []asm.Reg) []asm.Reg {
 	out := make([]asm.Reg, len(rows))
 	quarters := make([][turnedRows]asm.Reg, len(rows)/turnedRows)
