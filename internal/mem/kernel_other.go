@@ -10,4 +10,5 @@ func KernelBytes(blocks ...*Block) (e Extent, ok bool) { return Extent{}, false 
 // keeps no names: ok is false.
 func KernelNamed() (kinds [Kinds]Extent, ok bool) { return kinds, false }
 
+// nameMapping does nothing: this system keeps no names.
 func nameMapping(pages []byte, name string) {}

@@ -34,14 +34,18 @@ func mapPages(bytes int, name string) (m mapping, err error) {
 // tooMany reports whether the system has no room for another open file, which is not known here.
 func tooMany(err error) bool { return false }
 
+// mapFile is not supported on this system.
 func mapFile(f *os.File, bytes int, writable bool) (mapping, error) {
 	return mapping{}, errors.ErrUnsupported
 }
 
+// release leaves the memory to Go's collector.
 func (m mapping) release() error { return nil }
 
+// protect does nothing: Go's heap has no protection.
 func (m mapping) protect(a access) error { return nil }
 
+// drop does nothing.
 func (m mapping) drop(first, last int) {}
 
 // retire overwrites the memory, since it cannot be made inaccessible.

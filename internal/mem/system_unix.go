@@ -59,8 +59,10 @@ func mapFile(f *os.File, bytes int, writable bool) (mapping, error) {
 	return mapping{pages: data, reserved: data, file: true}, nil
 }
 
+// release gives the addresses back.
 func (m mapping) release() error { return unix.Munmap(m.reserved) }
 
+// protect changes the access that the pages allow.
 func (m mapping) protect(a access) error { return unix.Mprotect(m.pages, protections[a]) }
 
 // drop gives back the pages of bytes [first, last) of a file.

@@ -18,6 +18,7 @@ func view(address uintptr, bytes int) []byte {
 	return unsafe.Slice(*(**byte)(unsafe.Pointer(&address)), bytes)
 }
 
+// address returns the address of the pages.
 func address(pages []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(pages))) }
 
 // mapPages reserves the pages and a guard page at both ends, then commits the pages between.

@@ -212,6 +212,7 @@ func (g *grouping) lifetimes() *lifetimes {
 	return newLifetimes(first, last, align)
 }
 
+// String returns the group's root, its number of aliases and its live range, for tests.
 func (g group) String() string {
 	return fmt.Sprintf("%d+%d [%d %d]", g.root, len(g.members)-1, g.first, g.last)
 }

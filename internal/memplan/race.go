@@ -37,14 +37,17 @@ func tightest(_ *exact, _ int32, _, cases, slack int64) (int64, int64, int64) {
 	return slack, cases, 1
 }
 
+// byLength puts the longest-lived group first, the larger one of equals.
 func byLength(u *units, _ []int64, g int) [2]float64 {
 	return [2]float64{u.length(g), float64(u.size[g])}
 }
 
+// byArea puts the group with the greatest product of size and lifetime first.
 func byArea(u *units, _ []int64, g int) [2]float64 {
 	return [2]float64{u.length(g) * float64(u.size[g])}
 }
 
+// bySize puts the largest group first.
 func bySize(u *units, _ []int64, g int) [2]float64 {
 	return [2]float64{float64(u.size[g]), u.length(g)}
 }
@@ -57,6 +60,7 @@ func byCrowd(u *units, crowd []int64, g int) [2]float64 {
 	return [2]float64{float64(crowd[g]), u.length(g) * float64(u.size[g])}
 }
 
+// length returns the number of points at which a group is alive.
 func (u *units) length(g int) float64 { return float64(u.last[g] - u.first[g] + 1) }
 
 // strategies take turns, each with twice the work of its last turn.

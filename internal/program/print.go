@@ -253,6 +253,7 @@ func (p *Program) name(i int) string {
 	return pick(i, p.Tensors, func(t Tensor) string { return text.LocalName(t.Name) })
 }
 
+// storageName returns a storage's name; "none" for an index out of range.
 func (p *Program) storageName(i int) string {
 	return pick(i, p.Storages, func(s Storage) string { return text.LocalName(s.Name) })
 }
@@ -266,10 +267,12 @@ func (p *Program) names(tensors []int) string {
 	return strings.Join(words, ", ")
 }
 
+// dim returns a dimension's name; "none" for an index out of range.
 func (p *Program) dim(i int) string {
 	return pick(i, p.Dims, func(d Dim) string { return d.Name.String() })
 }
 
+// event returns an event's name; "none" for an index out of range.
 func (p *Program) event(i int) string { return pick(i, p.Events, text.GlobalName) }
 
 // stream formats the stream of a step; "" for the program's own order.

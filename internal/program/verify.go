@@ -87,6 +87,7 @@ type state struct {
 	taken map[int]bool  // late storages whose size fits the dimensions
 }
 
+// clone returns a copy that shares no map.
 func (s state) clone() state {
 	return state{maps.Clone(s.live), maps.Clone(s.lost), maps.Clone(s.bound), maps.Clone(s.over), maps.Clone(s.taken)}
 }

@@ -304,6 +304,7 @@ func (v *verifier) scalar(t int, ok func(dtype.DType) bool) error {
 	return nil
 }
 
+// isBool reports whether a type is bool.
 func isBool(dt dtype.DType) bool { return dt == dtype.Bool }
 
 // branch checks both branches. They must leave the same tensors live; a tensor lost in one is lost after the branch,
