@@ -40,9 +40,9 @@ func upsample(c *convert.Call) []*ir.Value {
 	x := c.Input(0)
 	var axes []*resizedAxis
 	if c.Version < 9 {
-		axes = r.scaled(x, r.every(x), tensor.Of(convert.Narrow(c.Floats("scales"))...), nil)
+		axes = r.scaled(x, r.allAxes(x), tensor.Of(convert.Narrow(c.Floats("scales"))...), nil)
 	} else {
-		axes = r.scaled(x, r.every(x), c.Input(1).Const, c.Input(1))
+		axes = r.scaled(x, r.allAxes(x), c.Input(1).Const, c.Input(1))
 	}
 	return convert.One(r.resize(x, axes))
 }
@@ -58,9 +58,9 @@ func resize(c *convert.Call) []*ir.Value {
 	if c.Version < 11 {
 		// This version has no settings: it is asymmetric, and rounds down, or up if the result is smaller.
 		r.transform, r.nearest = "asymmetric", "simple"
-		return convert.One(r.resize(x, r.scaled(x, r.every(x), c.Input(1).Const, c.Input(1))))
+		return convert.One(r.resize(x, r.scaled(x, r.allAxes(x), c.Input(1).Const, c.Input(1))))
 	}
-	axes := r.every(x)
+	axes := r.allAxes(x)
 	if c.Has("axes") {
 		axes = c.Ints("axes")
 		c.Marked(axes, len(x.Type.Shape))
@@ -96,8 +96,8 @@ func resize(c *convert.Call) []*ir.Value {
 	return convert.One(r.resize(x, list))
 }
 
-// every returns all axes of x.
-func (r *resizing) every(x *ir.Value) []int64 {
+// allAxes returns all axes of x.
+func (r *resizing) allAxes(x *ir.Value) []int64 {
 	axes := make([]int64, len(x.Type.Shape))
 	for i := range axes {
 		axes[i] = int64(i)
@@ -105,7 +105,7 @@ func (r *resizing) every(x *ir.Value) []int64 {
 	return axes
 }
 
-// f32 returns an f32 scalar.
+// f32 returns a number as an f32 scalar.
 func (r *resizing) f32(x float64) *ir.Value { return ops.Scalar(r.Builder, dtype.F32, x) }
 
 // extent returns an extent as a scalar.
@@ -218,8 +218,8 @@ func (r *resizing) sized(x *ir.Value, axes []int64) []*resizedAxis {
 	return list
 }
 
-// keepAspect gives all axes one scale: the least that a size asks for, or the greatest. An extent is rounded to the
-// nearest, halves up, which commutes with the choice.
+// keepAspect gives all axes one scale: the smallest of those that the sizes ask for, or the largest. Extents are
+// rounded to the nearest integer, halves up: first each candidate, then the choice, because rounding keeps their order.
 func (r *resizing) keepAspect(list []*resizedAxis, least bool) {
 	common, fixed := (*ir.Value)(nil), 0.0
 	choose, pick := ops.Max, sym.MaxOf
@@ -277,15 +277,15 @@ func (r *resizing) resize(x *ir.Value, axes []*resizedAxis) *ir.Value {
 		if r.Dims().EQ(a.from, a.to) == sym.Yes && a.start == nil && r.transform != "tf_half_pixel_for_nn" {
 			continue
 		}
-		x = r.along(x, a)
+		x = r.resizeAxis(x, a)
 	}
 	return ops.Cast(b, x, dt)
 }
 
-// along resizes one axis.
-func (r *resizing) along(x *ir.Value, a *resizedAxis) *ir.Value {
+// resizeAxis resizes one axis.
+func (r *resizing) resizeAxis(x *ir.Value, a *resizedAxis) *ir.Value {
 	b := r.Builder
-	if repeated := r.repeated(x, a); repeated != nil {
+	if repeated := r.repeatElements(x, a); repeated != nil {
 		return repeated
 	}
 	at := r.coordinates(a)
@@ -295,7 +295,7 @@ func (r *resizing) along(x *ir.Value, a *resizedAxis) *ir.Value {
 		index := r.binary(ops.Min, r.binary(ops.Max, r.round(at, a), r.f32(0)), last)
 		y = ops.Gather(b, x, ops.Cast(b, index, dtype.I64), a.axis)
 	} else {
-		y = r.interpolated(x, at, last, a)
+		y = r.interpolate(x, at, last, a)
 	}
 	if r.transform == "tf_crop_and_resize" {
 		outside := r.binary(ops.Or, r.binary(ops.Lt, at, r.f32(0)), r.binary(ops.Gt, at, last))
@@ -305,9 +305,9 @@ func (r *resizing) along(x *ir.Value, a *resizedAxis) *ir.Value {
 	return y
 }
 
-// repeated resizes an axis by an integer factor by repeating each element, without a table of indices; nil if that is
-// not the result.
-func (r *resizing) repeated(x *ir.Value, a *resizedAxis) *ir.Value {
+// repeatElements resizes an axis by an integer factor by repeating each element, which needs no indices. It returns nil
+// if the result is another one.
+func (r *resizing) repeatElements(x *ir.Value, a *resizedAxis) *ir.Value {
 	times := int64(a.fixed)
 	repeats := r.transform == "asymmetric" && (r.nearest == "floor" || r.nearest == "simple") ||
 		r.transform == "half_pixel" && (r.nearest == "round_prefer_floor" || r.nearest == "round_prefer_ceil") &&
@@ -342,13 +342,13 @@ var coordinateRules = map[string]func(r *resizing, o *ir.Value, a *resizedAxis) 
 		return r.binary(ops.Add, offset, r.halfPixel(o, a))
 	},
 	"align_corners": func(r *resizing, o *ir.Value, a *resizedAxis) *ir.Value {
-		return r.unlessSingle(a, r.binary(ops.Div, r.binary(ops.Mul, o, r.before(a.from)),
+		return r.unlessSingle(a, r.binary(ops.Div, r.binary(ops.Mul, o, r.lessOne(a.from)),
 			r.binary(ops.Sub, a.length, r.f32(1))), r.f32(0))
 	},
 	"tf_crop_and_resize": func(r *resizing, o *ir.Value, a *resizedAxis) *ir.Value {
-		step := r.binary(ops.Div, r.binary(ops.Mul, r.binary(ops.Sub, a.end, a.start), r.before(a.from)), r.before(a.to))
-		many := r.binary(ops.Add, r.binary(ops.Mul, a.start, r.before(a.from)), r.binary(ops.Mul, o, step))
-		middle := r.binary(ops.Mul, r.binary(ops.Mul, r.f32(0.5), r.binary(ops.Add, a.start, a.end)), r.before(a.from))
+		step := r.binary(ops.Div, r.binary(ops.Mul, r.binary(ops.Sub, a.end, a.start), r.lessOne(a.from)), r.lessOne(a.to))
+		many := r.binary(ops.Add, r.binary(ops.Mul, a.start, r.lessOne(a.from)), r.binary(ops.Mul, o, step))
+		middle := r.binary(ops.Mul, r.binary(ops.Mul, r.f32(0.5), r.binary(ops.Add, a.start, a.end)), r.lessOne(a.from))
 		return r.unlessSingle(a, many, middle)
 	},
 }
@@ -366,8 +366,8 @@ func (r *resizing) halfPixel(o *ir.Value, a *resizedAxis) *ir.Value {
 	return r.binary(ops.Sub, r.binary(ops.Div, r.binary(ops.Add, o, r.f32(0.5)), a.scale), r.f32(0.5))
 }
 
-// before returns an extent less 1, as a scalar.
-func (r *resizing) before(e sym.Expr) *ir.Value { return r.extent(e.Sub(sym.Const(1))) }
+// lessOne returns an extent minus 1, as a scalar.
+func (r *resizing) lessOne(e sym.Expr) *ir.Value { return r.extent(e.Sub(sym.Const(1))) }
 
 // unlessSingle returns many if the result has more than one element along the axis, otherwise single.
 func (r *resizing) unlessSingle(a *resizedAxis, many, single *ir.Value) *ir.Value {
@@ -382,7 +382,7 @@ func (r *resizing) unlessSingle(a *resizedAxis, many, single *ir.Value) *ir.Valu
 	return ops.Where(b, r.binary(ops.Gt, r.extent(a.to), r.f32(1)), many, single)
 }
 
-// round returns the nearest position.
+// round rounds coordinates to positions, by the attribute nearest_mode.
 func (r *resizing) round(at *ir.Value, a *resizedAxis) *ir.Value {
 	b := r.Builder
 	switch r.nearest {
@@ -401,8 +401,9 @@ func (r *resizing) round(at *ir.Value, a *resizedAxis) *ir.Value {
 	return nil
 }
 
-// interpolated weighs the elements around each coordinate. Elements beyond the edges repeat the edge, or are excluded.
-func (r *resizing) interpolated(x, at, last *ir.Value, a *resizedAxis) *ir.Value {
+// interpolate returns, for each coordinate, the weighted sum of the elements around it. Positions beyond x's ends take
+// the element at the end, or are excluded.
+func (r *resizing) interpolate(x, at, last *ir.Value, a *resizedAxis) *ir.Value {
 	b := r.Builder
 	reach := int64(1) // the distance that the kernel covers on each side, in elements of x after shrinking
 	if r.mode == "cubic" {
@@ -410,13 +411,13 @@ func (r *resizing) interpolated(x, at, last *ir.Value, a *resizedAxis) *ir.Value
 	}
 	shrink, first, taps := r.f32(1), r.f32(float64(1-reach)), sym.Const(2*reach)
 	if r.antialias {
-		shrink, first, taps = r.reaching(a, reach)
+		shrink, first, taps = r.antialiased(a, reach)
 	}
 	column := []sym.Expr{a.to, sym.Const(1)}
 	at = ops.Reshape(b, at, column...)
 	base := ops.Unary(b, ops.Floor, at)
 	if r.antialias {
-		// Of two elements at the same distance, the left one counts.
+		// Of two elements at the same distance, the left one is taken.
 		base = r.binary(ops.Sub, ops.Unary(b, ops.Ceil, at), r.f32(1))
 	}
 	offsets := ops.Range(b, first, r.f32(1), taps)
@@ -433,10 +434,10 @@ func (r *resizing) interpolated(x, at, last *ir.Value, a *resizedAxis) *ir.Value
 	return ops.Resample(b, x, ops.Cast(b, index, dtype.I64), ops.Cast(b, weights, x.Type.DType), a.axis)
 }
 
-// reaching returns how antialiasing widens the kernel if the result is smaller: the factor by which distances shrink,
-// the first element's offset, and the number of elements, which grows by the same factor. Elements beyond the kernel
-// have weight 0.
-func (r *resizing) reaching(a *resizedAxis, reach int64) (shrink, first *ir.Value, taps sym.Expr) {
+// antialiased returns how antialiasing widens the kernel, if the result is smaller than x: the factor by which
+// distances are multiplied, the offset of the first element that the kernel covers, and the number of elements, which
+// grows as distances shrink. Elements that the kernel does not reach have weight 0.
+func (r *resizing) antialiased(a *resizedAxis, reach int64) (shrink, first *ir.Value, taps sym.Expr) {
 	b := r.Builder
 	switch {
 	case a.fixed != 0:

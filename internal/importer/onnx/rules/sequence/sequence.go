@@ -54,30 +54,31 @@ func sequence(c *convert.Call, i int) *convert.Composite {
 	return s
 }
 
-// list returns a sequence's elements and extents as the run has them, and its pool if it is of strings.
+// list returns the components of a sequence: its elements and extents, and its pool if it is of strings.
 func list(g *convert.Scope, s *convert.Composite) (l ops.List, pool *ir.Value) {
-	parts := s.Components
+	components := s.Components
 	if s.Listed {
-		parts = g.Packed(s)
+		components = g.Packed(s)
 	}
-	if len(parts) > 2 {
-		pool = parts[2]
+	if len(components) > 2 {
+		pool = components[2]
 	}
-	return ops.List{Elements: parts[0], Extents: parts[1]}, pool
+	return ops.List{Elements: components[0], Extents: components[1]}, pool
 }
 
-// of returns the sequence of tensors of type t that l holds; pool holds the characters if it is of strings, and is
-// otherwise nil.
-func of(g *convert.Scope, t ir.Type, l ops.List, pool *ir.Value) *ir.Value {
-	parts := []*ir.Value{l.Elements, l.Extents}
+// sequenceOf returns the sequence of tensors of type t with the elements and extents of l. pool has the characters of
+// strings; it is nil for tensors of numbers.
+func sequenceOf(g *convert.Scope, t ir.Type, l ops.List, pool *ir.Value) *ir.Value {
+	components := []*ir.Value{l.Elements, l.Extents}
 	if pool != nil {
-		parts = append(parts, pool)
+		components = append(components, pool)
 	}
-	return g.From(convert.Form{Kind: convert.Sequence, Of: t}, parts)
+	return g.From(convert.Form{Kind: convert.Sequence, Of: t}, components)
 }
 
-// known returns the i-th input, a position, if it is known; otherwise if the input is missing.
-func known(c *convert.Call, i int, otherwise int64) (int64, bool) {
+// knownInteger returns the i-th input, an integer, if it is known, and otherwise if the input is missing. ok is false
+// if the integer is not known.
+func knownInteger(c *convert.Call, i int, otherwise int64) (value int64, ok bool) {
 	v := c.Optional(i)
 	if v == nil {
 		return otherwise, true
@@ -88,7 +89,8 @@ func known(c *convert.Call, i int, otherwise int64) (int64, bool) {
 	return v.Known[0].Const()
 }
 
-// position returns the i-th input, a position, as a scalar of the run; otherwise if the input is missing.
+// position returns the i-th input, a position, as a scalar that the run computes, and otherwise if the input is
+// missing.
 func position(c *convert.Call, i int, otherwise *ir.Value) *ir.Value {
 	if c.Optional(i) == nil {
 		return otherwise
@@ -129,7 +131,7 @@ func sequenceEmpty(c *convert.Call) []*ir.Value {
 // sequence or from the shape that the graph declares of the output.
 func sequenceAt(c *convert.Call) []*ir.Value {
 	s := sequence(c, 0)
-	if at, ok := known(c, 1, 0); ok && s.Listed {
+	if at, ok := knownInteger(c, 1, 0); ok && s.Listed {
 		return convert.One(s.List[resolvePosition(c, at, len(s.List))])
 	}
 	shape := s.Of.Shape
@@ -140,15 +142,16 @@ func sequenceAt(c *convert.Call) []*ir.Value {
 		c.Refuse("a tensor of a sequence whose rank is unknown")
 	}
 	l, pool := list(c.Scope, s)
-	x := ops.At(c.Builder, l, position(c, 1, nil), found(c.Scope, shape)...)
+	x := ops.At(c.Builder, l, position(c, 1, nil), anyExtents(c.Scope, shape)...)
 	if pool != nil {
 		return convert.One(c.Scope.StringValue(ops.Text{Spans: x, Pool: pool}))
 	}
 	return convert.One(x)
 }
 
-// found returns a shape as the sequence operators take it: extents that differ between tensors are found by the run.
-func found(g *convert.Scope, shape []sym.Expr) []sym.Expr {
+// anyExtents returns a shape with ops.AnyExtent for the extents that differ between a sequence's tensors, as the
+// sequence operators take it.
+func anyExtents(g *convert.Scope, shape []sym.Expr) []sym.Expr {
 	out := slices.Clone(shape)
 	for i, e := range out {
 		if e.Equal(convert.Differing) {
@@ -207,7 +210,7 @@ func sequenceInsert(c *convert.Call) []*ir.Value {
 		c.Fault("%s in a sequence of tensors of %s", f.Of, s.Of.DType)
 	}
 	if s.Listed {
-		if at, ok := known(c, 2, int64(len(s.List))); ok {
+		if at, ok := knownInteger(c, 2, int64(len(s.List))); ok {
 			if at != int64(len(s.List)) {
 				at = int64(resolvePosition(c, at, len(s.List)))
 			}
@@ -226,9 +229,9 @@ func sequenceInsert(c *convert.Call) []*ir.Value {
 		t.Shape = f.Of.Shape
 	}
 	if c.Optional(2) == nil {
-		return convert.One(of(c.Scope, t, ops.Append(c.Builder, l, x), pool))
+		return convert.One(sequenceOf(c.Scope, t, ops.Append(c.Builder, l, x), pool))
 	}
-	return convert.One(of(c.Scope, t, ops.Insert(c.Builder, l, x, position(c, 2, nil)), pool))
+	return convert.One(sequenceOf(c.Scope, t, ops.Insert(c.Builder, l, x, position(c, 2, nil)), pool))
 }
 
 // sequenceErase converts SequenceErase. The result is a list if the sequence is one and the position is known.
@@ -238,13 +241,13 @@ func sequenceErase(c *convert.Call) []*ir.Value {
 		if len(s.List) == 0 {
 			c.Fault("nothing to take out of an empty sequence")
 		}
-		if at, ok := known(c, 1, -1); ok {
+		if at, ok := knownInteger(c, 1, -1); ok {
 			k := resolvePosition(c, at, len(s.List))
 			return listed(c, slices.Delete(slices.Clone(s.List), k, k+1), s.Of.DType)
 		}
 	}
 	l, pool := list(c.Scope, s)
-	return convert.One(of(c.Scope, s.Of, ops.Erase(c.Builder, l, position(c, 1, c.Number(-1))), pool))
+	return convert.One(sequenceOf(c.Scope, s.Of, ops.Erase(c.Builder, l, position(c, 1, c.Number(-1))), pool))
 }
 
 // concatFromSequence converts ConcatFromSequence.
@@ -311,7 +314,7 @@ func joined(c *convert.Call, s *convert.Composite, stack bool) *ir.Value {
 	default:
 		shape[axis] = convert.Differing
 	}
-	x := ops.Join(c.Builder, l, axis, stack, found(c.Scope, shape)...)
+	x := ops.Join(c.Builder, l, axis, stack, anyExtents(c.Scope, shape)...)
 	if pool != nil {
 		return c.Scope.StringValue(ops.Text{Spans: x, Pool: pool})
 	}
@@ -370,7 +373,7 @@ func pieces(c *convert.Call, extent sym.Expr) []sym.Expr {
 		c.Condition(sym.Cond{A: sym.Sum(v.Known...), Rel: sym.EQ, B: extent}, "the pieces of a split are the whole")
 		return append(sizes, v.Known...)
 	}
-	size, ok := known(c, 1, 1)
+	size, ok := knownInteger(c, 1, 1)
 	if ok && size < 1 {
 		c.Fault("pieces of %d", size)
 	}
@@ -409,7 +412,7 @@ func cutSequence(c *convert.Call, x *ir.Value, axis int64, drop bool, pool *ir.V
 	if pool != nil {
 		t.DType = dtype.String
 	}
-	return of(c.Scope, t, ops.Cut(b, x, lengths, axis, !drop), pool)
+	return sequenceOf(c.Scope, t, ops.Cut(b, x, lengths, axis, !drop), pool)
 }
 
 // sequenceMap converts SequenceMap: it applies a body to each tensor of a sequence, together with the tensors at the
