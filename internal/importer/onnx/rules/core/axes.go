@@ -13,10 +13,10 @@ import (
 // These functions handle axes that only the run knows. Each axis has one of finitely many values, so that the results
 // that depend on it are formulas, or choices.
 
-// folded applies an operator along the axis in input i, one integer that may count from the end: build receives x and
-// the axis. If only the run knows the axis, folded reshapes x to three axes, with those before and after the axis
-// merged, and restores the shape; the operator must keep it.
-func folded(c *convert.Call, x *ir.Value, i int, build func(x *ir.Value, axis int64) *ir.Value) *ir.Value {
+// alongAxis applies an operator along the axis in input i, one integer that may count from the end: build receives x
+// and the axis. If only the run knows the axis, alongAxis reshapes x to three axes, with those before and after the
+// axis merged, and restores the shape; the operator must keep it.
+func alongAxis(c *convert.Call, x *ir.Value, i int, build func(x *ir.Value, axis int64) *ir.Value) *ir.Value {
 	v, shape := c.Input(i), x.Type.Shape
 	rank := len(shape)
 	if size, ok := convert.Count(v.Type.Shape).Const(); !ok || size != 1 {
@@ -79,7 +79,7 @@ func reducedAt(c *convert.Call, op string) *ir.Value {
 	axes := c.Axes(1, len(shape))
 	left, gone, kept := make([]sym.Expr, len(shape)), make([]sym.Expr, len(shape)), make([]sym.Expr, len(shape))
 	for d, extent := range shape {
-		reduced := among(axes, d)
+		reduced := contains(axes, d)
 		left[d] = extent.Add(reduced.Mul(sym.Const(1).Sub(extent)))
 		gone[d] = sym.Const(1).Add(reduced.Mul(extent.Sub(sym.Const(1))))
 		kept[d] = sym.Const(1).Sub(reduced)
@@ -88,20 +88,20 @@ func reducedAt(c *convert.Call, op string) *ir.Value {
 	if keep {
 		return y
 	}
-	return ops.Reshape(c.Builder, y, c.AsDims(0, compacted(c, shape, kept, len(shape)-len(axes))...)...)
+	return ops.Reshape(c.Builder, y, c.AsDims(0, selected(c, shape, kept, len(shape)-len(axes))...)...)
 }
 
-// along returns the entry of list for an axis in axes; otherwise if the axis is not in axes.
-func along(axes, list []sym.Expr, axis int, otherwise sym.Expr) sym.Expr {
-	out := otherwise
+// entryFor returns the entry of list for an axis in axes, or fallback if the axis is not in axes.
+func entryFor(axes, list []sym.Expr, axis int, fallback sym.Expr) sym.Expr {
+	out := fallback
 	for k, a := range axes {
-		out = out.Add(convert.Is(a, axis).Mul(list[k].Sub(otherwise)))
+		out = out.Add(convert.Is(a, axis).Mul(list[k].Sub(fallback)))
 	}
 	return out
 }
 
-// among returns 1 if an axis is in a list, otherwise 0.
-func among(axes []sym.Expr, axis int) sym.Expr {
+// contains returns 1 if an axis is in a list, otherwise 0.
+func contains(axes []sym.Expr, axis int) sym.Expr {
 	var out sym.Expr
 	for _, a := range axes {
 		out = out.Add(convert.Is(a, axis))
@@ -109,8 +109,8 @@ func among(axes []sym.Expr, axis int) sym.Expr {
 	return out
 }
 
-// compacted returns the entries of a list for which kept is 1, in order; there are count of them.
-func compacted(c *convert.Call, list, kept []sym.Expr, count int) []sym.Expr {
+// selected returns the entries of a list for which kept is 1, in order; there are count of them.
+func selected(c *convert.Call, list, kept []sym.Expr, count int) []sym.Expr {
 	out := make([]sym.Expr, count)
 	var before sym.Expr
 	for d, x := range list {
@@ -128,7 +128,7 @@ func squeezeAt(c *convert.Call, x *ir.Value) *ir.Value {
 	axes := c.Axes(1, len(shape))
 	kept := make([]sym.Expr, len(shape))
 	for d := range shape {
-		kept[d] = sym.Const(1).Sub(among(axes, d))
+		kept[d] = sym.Const(1).Sub(contains(axes, d))
 	}
 	for _, a := range axes {
 		var extent sym.Expr
@@ -137,7 +137,7 @@ func squeezeAt(c *convert.Call, x *ir.Value) *ir.Value {
 		}
 		c.Condition(sym.Cond{A: extent, Rel: sym.EQ, B: sym.Const(1)}, "an axis that is removed has one element")
 	}
-	return ops.Reshape(c.Builder, x, c.AsDims(0, compacted(c, shape, kept, len(shape)-len(axes))...)...)
+	return ops.Reshape(c.Builder, x, c.AsDims(0, selected(c, shape, kept, len(shape)-len(axes))...)...)
 }
 
 // unsqueezeAt inserts axes that only the run knows.
@@ -146,7 +146,7 @@ func unsqueezeAt(c *convert.Call, x *ir.Value, rank int) *ir.Value {
 	shape := make([]sym.Expr, rank)
 	var before sym.Expr // the number of axes so far that are x's own
 	for i := range shape {
-		inserted := among(axes, i)
+		inserted := contains(axes, i)
 		shape[i] = inserted
 		for d, extent := range x.Type.Shape {
 			shape[i] = shape[i].Add(sym.Const(1).Sub(inserted).Mul(convert.Is(before, d)).Mul(extent))
@@ -202,11 +202,11 @@ func sliceAt(c *convert.Call, x *ir.Value) *ir.Value {
 			}
 			return out
 		}
-		step := along(axes, steps, d, unit)
+		step := entryFor(axes, steps, d, unit)
 		up := convert.Positive(step)
 		low, high := up.Sub(unit), extent.Sub(unit).Add(up)
-		first := along(axes, near(starts), d, sym.Const(0)).Max(sym.Const(0)).Min(high)
-		stop := along(axes, near(ends), d, extent).Max(low).Min(high)
+		first := entryFor(axes, near(starts), d, sym.Const(0)).Max(sym.Const(0)).Min(high)
+		stop := entryFor(axes, near(ends), d, extent).Max(low).Min(high)
 		way := stop.Sub(first).Mul(up.Add(up).Sub(unit))
 		begin[d], stride[d] = c.Dims().Simplify(first), c.Dims().Simplify(step)
 		length[d] = c.Dims().Simplify(way.CeilDiv(step.Max(step.Neg())).Max(sym.Const(0)))

@@ -79,10 +79,10 @@ func bitShift(c *convert.Call) []*ir.Value {
 }
 
 // power converts Pow. The result has the base's type. An integer to the power of a float is computed in f64.
-func power(c *convert.Call) []*ir.Value { return convert.One(raised(c, c.Input(0), c.Input(1))) }
+func power(c *convert.Call) []*ir.Value { return convert.One(powerOf(c, c.Input(0), c.Input(1))) }
 
-// raised returns x to the power of y, in the type of x.
-func raised(c *convert.Call, x, y *ir.Value) *ir.Value {
+// powerOf returns x to the power of y, in the type of x.
+func powerOf(c *convert.Call, x, y *ir.Value) *ir.Value {
 	b := c.Builder
 	base, exponent := x.Type.DType, y.Type.DType
 	switch {

@@ -167,29 +167,29 @@ func modOfIntegers(c *convert.Call) []*ir.Value {
 	return mod(c)
 }
 
-// needed returns a number attribute, which must be present.
-func needed(c *convert.Call, name string) float64 {
+// requiredFloat returns a float attribute, which must be present.
+func requiredFloat(c *convert.Call, name string) float64 {
 	if !c.Has(name) {
 		c.Fault("attribute %s is missing", name)
 	}
 	return c.Float(name, 0)
 }
 
-// shifted returns v plus a number.
-func shifted(c *convert.Call, v *ir.Value, by float64) *ir.Value {
+// plus returns v plus a number.
+func plus(c *convert.Call, v *ir.Value, by float64) *ir.Value {
 	return ops.Binary(c.Builder, ops.Add, v, ops.Scalar(c.Builder, v.Type.DType, by))
 }
 
 // scaledTanh converts ScaledTanh: alpha · tanh(beta · x).
 func scaledTanh(c *convert.Call) []*ir.Value {
-	y := ops.Unary(c.Builder, ops.Tanh, Scaled(c, c.Input(0), needed(c, "beta")))
-	return convert.One(Scaled(c, y, needed(c, "alpha")))
+	y := ops.Unary(c.Builder, ops.Tanh, Scaled(c, c.Input(0), requiredFloat(c, "beta")))
+	return convert.One(Scaled(c, y, requiredFloat(c, "alpha")))
 }
 
 // parametricSoftplus converts ParametricSoftplus: alpha · ln(1 + exp(beta · x)).
 func parametricSoftplus(c *convert.Call) []*ir.Value {
-	y := ops.Activation(c.Builder, "softplus", Scaled(c, c.Input(0), needed(c, "beta")))
-	return convert.One(Scaled(c, y, needed(c, "alpha")))
+	y := ops.Activation(c.Builder, "softplus", Scaled(c, c.Input(0), requiredFloat(c, "beta")))
+	return convert.One(Scaled(c, y, requiredFloat(c, "alpha")))
 }
 
 // imageScaler converts ImageScaler: x · scale + bias, with a bias for each channel.
@@ -299,7 +299,7 @@ func onDemand(f ops.BinaryFunction) convert.Rule {
 }
 
 func powerOnDemand(c *convert.Call) []*ir.Value {
-	return convert.One(raised(c, c.Input(0), alongside(c)))
+	return convert.One(powerOf(c, c.Input(0), alongside(c)))
 }
 
 func preluByChannel(c *convert.Call) []*ir.Value {
@@ -318,7 +318,7 @@ func firstSelu(c *convert.Call) []*ir.Value {
 }
 
 func affine(c *convert.Call) []*ir.Value {
-	return convert.One(shifted(c, Scaled(c, c.Input(0), c.Float("alpha", 1)), c.Float("beta", 0)))
+	return convert.One(plus(c, Scaled(c, c.Input(0), c.Float("alpha", 1)), c.Float("beta", 0)))
 }
 
 func scale(c *convert.Call) []*ir.Value {

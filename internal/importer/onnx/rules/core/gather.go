@@ -147,7 +147,7 @@ func topK(c *convert.Call) []*ir.Value {
 // cumulate returns the rule of a running sum or product.
 func cumulate(build func(b *ir.Builder, x *ir.Value, axis int64, exclusive, reverse bool) *ir.Value) convert.Rule {
 	return func(c *convert.Call) []*ir.Value {
-		return convert.One(folded(c, c.Input(0), 1, func(x *ir.Value, axis int64) *ir.Value {
+		return convert.One(alongAxis(c, c.Input(0), 1, func(x *ir.Value, axis int64) *ir.Value {
 			return build(c.Builder, x, axis, c.Int("exclusive", 0) != 0, c.Int("reverse", 0) != 0)
 		}))
 	}

@@ -129,11 +129,11 @@ func halved(total sym.Expr) (less, more sym.Expr) {
 	return less, total.Sub(less)
 }
 
-// listOr returns a list attribute of the given length; a list of otherwise if it is absent.
-func listOr(c *convert.Call, name string, length int, otherwise int64) []int64 {
+// listOr returns a list attribute of the given length, or a list of fallback if it is absent.
+func listOr(c *convert.Call, name string, length int, fallback int64) []int64 {
 	list := c.Ints(name)
 	if list == nil {
-		return slices.Repeat([]int64{otherwise}, length)
+		return slices.Repeat([]int64{fallback}, length)
 	}
 	if len(list) != length {
 		c.Fault("attribute %s has %d numbers, %d are needed", name, len(list), length)

@@ -14,7 +14,7 @@ import (
 var recurrentKinds = map[string]struct {
 	cell      string
 	gates     int64
-	functions []string // of one direction, if the model gives none
+	functions []string // the defaults for one direction
 }{
 	"LSTM": {"lstm", 4, []string{"Sigmoid", "Tanh", "Tanh"}},
 	"GRU":  {"gru", 3, []string{"Sigmoid", "Tanh"}},
@@ -95,19 +95,20 @@ func recurrent(c *convert.Call) []*ir.Value {
 	return out
 }
 
-// cellFunctions reads the activations of a cell. Settings go, in order, to the functions that have them.
-func cellFunctions(c *convert.Call, cell *ops.Recurrence, otherwise []string) {
+// cellFunctions reads the activations of a cell; fallback has those of one direction if there is no such attribute.
+// The alphas and betas go, in order, to the functions that take them.
+func cellFunctions(c *convert.Call, cell *ops.Recurrence, fallback []string) {
 	names := c.Strings("activations")
 	if names == nil {
-		names = slices.Repeat(otherwise, len(cell.Reverse))
+		names = slices.Repeat(fallback, len(cell.Reverse))
 	}
-	if len(names) != len(otherwise)*len(cell.Reverse) {
-		c.Fault("%d activations for %d directions of %d each", len(names), len(cell.Reverse), len(otherwise))
+	if len(names) != len(fallback)*len(cell.Reverse) {
+		c.Fault("%d activations for %d directions of %d each", len(names), len(cell.Reverse), len(fallback))
 	}
 	alphas, betas := c.Floats("activation_alpha"), c.Floats("activation_beta")
-	next := func(list *[]float64, otherwise float64) float64 {
+	next := func(list *[]float64, fallback float64) float64 {
 		if len(*list) == 0 {
-			return otherwise
+			return fallback
 		}
 		first := (*list)[0]
 		*list = (*list)[1:]

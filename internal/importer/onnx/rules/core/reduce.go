@@ -25,8 +25,8 @@ func reduction(op string) convert.Rule {
 	}
 }
 
-// farthest returns the rule for the index of the greatest or smallest element along an axis.
-func farthest(smallest bool) convert.Rule {
+// indexOfExtreme returns the rule for the index of the greatest or smallest element along an axis.
+func indexOfExtreme(smallest bool) convert.Rule {
 	return func(c *convert.Call) []*ir.Value {
 		axis := c.Axis(c.Int("axis", 0), len(c.Input(0).Type.Shape))
 		return convert.One(ops.ArgMax(c.Builder, c.Input(0), axis, smallest, c.Int("keepdims", 1) != 0,

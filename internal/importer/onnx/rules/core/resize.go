@@ -219,7 +219,8 @@ func (r *resizing) sized(x *ir.Value, axes []int64) []*resizedAxis {
 }
 
 // keepAspect gives all axes one scale: the smallest of those that the sizes ask for, or the largest. Extents are
-// rounded to the nearest integer, halves up: first each candidate, then the choice, because rounding keeps their order.
+// rounded to the nearest integer, halves up. Symbolic ones are rounded before the choice, which gives the same, because
+// rounding keeps their order.
 func (r *resizing) keepAspect(list []*resizedAxis, least bool) {
 	common, fixed := (*ir.Value)(nil), 0.0
 	choose, pick := ops.Max, sym.MaxOf

@@ -207,8 +207,8 @@ func pad(c *convert.Call) []*ir.Value {
 	}
 	begin, end := make([]sym.Expr, rank), make([]sym.Expr, rank)
 	for i := range begin {
-		begin[i] = along(axes, pads[:len(axes)], i, sym.Const(0))
-		end[i] = along(axes, pads[len(axes):], i, sym.Const(0))
+		begin[i] = entryFor(axes, pads[:len(axes)], i, sym.Const(0))
+		end[i] = entryFor(axes, pads[len(axes):], i, sym.Const(0))
 	}
 	return convert.One(ops.Pad(c.Builder, x, value, c.StringAttribute("mode", "constant"),
 		c.AsDims(math.MinInt64, begin...),

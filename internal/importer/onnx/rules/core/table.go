@@ -36,7 +36,7 @@ var Rules = convert.Table{
 			"ReduceMax": reduction("reduce_max"), "ReduceMean": reduction("reduce_mean"), "ReduceL1": reduction("reduce_l1"),
 			"ReduceL2": reduction("reduce_l2"), "ReduceSumSquare": reduction("reduce_sum_square"),
 			"ReduceLogSum": reduction("reduce_log_sum"), "ReduceLogSumExp": reduction("reduce_log_sum_exp"),
-			"ArgMax": farthest(false), "ArgMin": farthest(true),
+			"ArgMax": indexOfExtreme(false), "ArgMin": indexOfExtreme(true),
 
 			"MatMul": func(c *convert.Call) []*ir.Value {
 				return convert.One(ops.MatMulAny(c.Builder, c.Input(0), c.Input(1)))

@@ -76,12 +76,12 @@ func sequenceOf(g *convert.Scope, t ir.Type, l ops.List, pool *ir.Value) *ir.Val
 	return g.From(convert.Form{Kind: convert.Sequence, Of: t}, components)
 }
 
-// knownInteger returns the i-th input, an integer, if it is known, and otherwise if the input is missing. ok is false
-// if the integer is not known.
-func knownInteger(c *convert.Call, i int, otherwise int64) (value int64, ok bool) {
+// knownInteger returns the i-th input, an integer, or fallback if the input is missing. ok is false if the integer is
+// not known.
+func knownInteger(c *convert.Call, i int, fallback int64) (value int64, ok bool) {
 	v := c.Optional(i)
 	if v == nil {
-		return otherwise, true
+		return fallback, true
 	}
 	if len(v.Known) != 1 {
 		return 0, false
@@ -89,11 +89,10 @@ func knownInteger(c *convert.Call, i int, otherwise int64) (value int64, ok bool
 	return v.Known[0].Const()
 }
 
-// position returns the i-th input, a position, as a scalar that the run computes, and otherwise if the input is
-// missing.
-func position(c *convert.Call, i int, otherwise *ir.Value) *ir.Value {
+// position returns the i-th input, a position, as a scalar that the run computes, or fallback if the input is missing.
+func position(c *convert.Call, i int, fallback *ir.Value) *ir.Value {
 	if c.Optional(i) == nil {
-		return otherwise
+		return fallback
 	}
 	return convert.ScalarIn(c.Builder, c.Wide(i))
 }
