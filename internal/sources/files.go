@@ -75,7 +75,7 @@ func (f *Files) Read() (done func(), err error) {
 	return func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.rest()
+		f.endUse()
 	}, nil
 }
 
@@ -104,8 +104,8 @@ func (f *Files) mapAll() error {
 	return nil
 }
 
-// rest ends the use that open began, and unmaps the bytes that no program reads in place.
-func (f *Files) rest() {
+// endUse ends the use that open began, and unmaps the bytes that no program reads in place.
+func (f *Files) endUse() {
 	if f.readers--; f.readers == 0 && f.settled {
 		f.keep(nil)
 	}
@@ -136,7 +136,7 @@ func (f *Files) Settle(program any, views [][]byte) (m Mapped) {
 		}
 	}
 	f.views[program], f.settled = views, true
-	f.rest()
+	f.endUse()
 	return m
 }
 
@@ -176,7 +176,7 @@ func (f *Files) Release(program any) error {
 			f.keep(nil)
 		}
 	} else {
-		f.rest()
+		f.endUse()
 	}
 	return f.leave()
 }

@@ -68,7 +68,7 @@ func (q *query) gridAsIs(e Expr) bool {
 		return false
 	}
 	for _, name := range e.Vars() {
-		if e, ok = g.counted(e, name); !ok || e.huge() || len(e.terms()) > longestProof {
+		if e, ok = g.inDigits(e, name); !ok || e.huge() || len(e.terms()) > longestProof {
 			return false
 		}
 	}
@@ -138,7 +138,7 @@ func (g *grid) roundedUp(x Expr, k int64) Expr {
 	}
 	for _, f := range x.n.terms[0].atoms {
 		if f.kind == variable && shared(x.n.terms, f) && g.q.atomInterval(f).lo == 0 {
-			return f.expr().Mul(product.over(f).Add(Const(k - 1)))
+			return f.expr().Mul(product.dividedBy(f).Add(Const(k - 1)))
 		}
 	}
 	return x
@@ -172,8 +172,8 @@ type unit struct {
 	by, offset int64
 }
 
-// counted replaces the name and its quotients by digits.
-func (g *grid) counted(e Expr, name Name) (Expr, bool) {
+// inDigits replaces the name and its quotients by digits.
+func (g *grid) inDigits(e Expr, name Name) (Expr, bool) {
 	r, ok := g.q.dims.ranges[name]
 	if !ok || r.Min < -farthest || r.Min > farthest {
 		return e, false

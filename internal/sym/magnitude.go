@@ -70,7 +70,7 @@ func (m *Measure) atom(a *atom) (value interval, size int64) {
 	if v, ok := m.atoms[a.hash]; ok {
 		return v, m.sizes[a.hash]
 	}
-	if v, ok := m.chosen(a); ok {
+	if v, ok := m.extremum(a); ok {
 		m.atoms[a.hash], m.sizes[a.hash] = between(v, v), sizeOf(between(v, v))
 		return m.atoms[a.hash], m.sizes[a.hash]
 	}
@@ -88,9 +88,9 @@ func (m *Measure) atom(a *atom) (value interval, size int64) {
 	return value, size
 }
 
-// chosen returns the value of a minimum or a maximum of sums of names that have one value each; ok is false for other
+// extremum returns the value of a minimum or a maximum of sums of names that have one value each; ok is false for other
 // atoms. Code only compares the sums, and partial sums may wrap, so each sum may be any number of 64 bits.
-func (m *Measure) chosen(a *atom) (value int64, ok bool) {
+func (m *Measure) extremum(a *atom) (value int64, ok bool) {
 	if !choice(a) {
 		return 0, false
 	}

@@ -23,7 +23,7 @@ func (d *Dims) Presence(e Expr) Presence {
 // factorise adds the factors of e to p: e is 0 if one of them is.
 func (d *Dims) factorise(e Expr, p *Presence) {
 	for f := d.sharedFactor(e); f != nil; f = d.sharedFactor(e) {
-		e = e.over(f)
+		e = e.dividedBy(f)
 		d.factor(f.expr(), p)
 	}
 	// If every removed factor is at least 1, the rest is not negative.

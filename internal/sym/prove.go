@@ -116,7 +116,7 @@ func (q *query) sample(e Expr, enough func(low, high int64) bool) (low, high int
 			for at < len(names) && names[at] != name {
 				at++
 			}
-			return q.at(name, steps[at%3]), true
+			return q.sampleValue(name, steps[at%3]), true
 		})
 		if err == nil {
 			low, high = min(low, v), max(high, v)
@@ -128,8 +128,8 @@ func (q *query) sample(e Expr, enough func(low, high int64) bool) (low, high int
 	return low, high
 }
 
-// at returns a value in the range of the name: step from the near end, or the far end if step is −1.
-func (q *query) at(name Name, step int64) int64 {
+// sampleValue returns a value in the range of the name: step from the near end, or the far end if step is −1.
+func (q *query) sampleValue(name Name, step int64) int64 {
 	r, ok := q.dims.ranges[name]
 	const far = 4099
 	switch {
@@ -236,7 +236,7 @@ func (q *query) lowerFactor(e Expr, goal int64) (low int64, done bool) {
 	case goal < 0 && !infinite(v.hi):
 		want = -floorInts(-goal, v.hi) // rounds toward zero
 	}
-	others := e.over(f)
+	others := e.dividedBy(f)
 	rest := q.lower(others, want)
 	if rest >= 0 {
 		return multiplyLow(v.lo, rest), true
@@ -277,8 +277,8 @@ func (t term) degree(a *atom) int {
 	return n
 }
 
-// over returns e divided by an atom that each of its terms has.
-func (e Expr) over(a *atom) Expr {
+// dividedBy returns e divided by an atom that each of its terms has.
+func (e Expr) dividedBy(a *atom) Expr {
 	var out []term
 	c := int64(0)
 	for _, t := range e.n.terms {

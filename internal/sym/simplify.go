@@ -166,7 +166,7 @@ func (d *Dims) divisor(a *atom) (x, y, factor Expr, ok bool) {
 		if common == nil {
 			break
 		}
-		x, y, factor = x.over(common), y.over(common), factor.Mul(common.expr())
+		x, y, factor = x.dividedBy(common), y.dividedBy(common), factor.Mul(common.expr())
 	}
 	return x, y, factor, true
 }
@@ -176,8 +176,9 @@ func (d *Dims) within(r, y Expr) bool {
 	return d.LE(Expr{}, r) == Yes && d.LT(r, y) == Yes
 }
 
-// settled returns ⌊x/y⌋ if y is a number of at least 1 and the quotient is the same for all values in the ranges.
-func (d *Dims) settled(x, y Expr) (q int64, ok bool) {
+// constantQuotient returns ⌊x/y⌋ if y is a number of at least 1 and the quotient is the same for all values in the
+// ranges.
+func (d *Dims) constantQuotient(x, y Expr) (q int64, ok bool) {
 	k, number := y.Const()
 	if !number || k < 1 {
 		return 0, false
@@ -199,7 +200,7 @@ func (d *Dims) simplifyFloor(a *atom) Expr {
 	quotient, remainder := x.divide(y)
 	if remainder.Equal(Expr{}) || d.within(remainder, y) {
 		return quotient
-	} else if q, ok := d.settled(remainder, y); ok {
+	} else if q, ok := d.constantQuotient(remainder, y); ok {
 		return quotient.Add(Const(q))
 	}
 	return quotient.Add(remainder.FloorDiv(y))
@@ -230,7 +231,7 @@ func (d *Dims) simplifyMod(a *atom) Expr {
 	_, remainder := x.divide(y)
 	if remainder.Equal(Expr{}) || d.within(remainder, y) {
 		return remainder.Mul(factor)
-	} else if q, ok := d.settled(remainder, y); ok {
+	} else if q, ok := d.constantQuotient(remainder, y); ok {
 		return remainder.Sub(y.Mul(Const(q))).Mul(factor)
 	}
 	return remainder.Mod(y).Mul(factor)
@@ -241,7 +242,7 @@ func (d *Dims) simplifyExtremum(a *atom) Expr {
 	if len(a.args) > mostCompared {
 		return a.expr()
 	}
-	kept, values := slices.Clone(a.args), d.witnessed(a)
+	kept, values := slices.Clone(a.args), d.sampledArguments(a)
 	for i := 0; i < len(kept); i++ {
 		for j := range kept {
 			low, high := i, j
@@ -267,8 +268,8 @@ func (d *Dims) simplifyExtremum(a *atom) Expr {
 // fewCompared is the most arguments that are compared without a look at their values first.
 const fewCompared = 3
 
-// witnessed returns the values of an extremum's arguments at some bindings; nil if there are few arguments.
-func (d *Dims) witnessed(a *atom) []Values {
+// sampledArguments returns the values of an extremum's arguments at some bindings; nil if there are few arguments.
+func (d *Dims) sampledArguments(a *atom) []Values {
 	if len(a.args) <= fewCompared {
 		return nil
 	}

@@ -45,7 +45,7 @@ func Deferred(dt dtype.DType, shape []int64, from *Tensor, major int,
 		return nil, tooLarge(dt, shape)
 	}
 	return &Tensor{dt: dt, shape: slices.Clone(shape), count: count,
-		later: (&deferred{major: major, fill: fill}).after(from)}, nil
+		later: (&deferred{major: major, fill: fill}).setSources(from)}, nil
 }
 
 // Permuted returns t, seen as a tensor of another shape of the same count, with its axes permuted: axis i is axis
@@ -104,7 +104,7 @@ func strided(from *Tensor, shape, steps []int64, offset int64) *Tensor {
 		later: (&deferred{steps: steps, offset: offset, major: major, partial: count != from.count,
 			fill: func(to *Tensor, axis int, begin, _ int64) {
 				turn(to, from.contents()[int64(to.dt.Bits()/8)*(offset+begin*steps[axis]):], steps)
-			}}).after(from)}
+			}}).setSources(from)}
 }
 
 // Sliced returns the elements of t at indices begin + i × step along each axis, i < extent, deferred. ok is false if an
@@ -184,7 +184,7 @@ func Joined(axis int, list ...*Tensor) (j *Tensor, ok bool) {
 	if err != nil {
 		return nil, false
 	}
-	j.later = (&deferred{major: axis, partial: true, fill: j.later.fill}).after(list...)
+	j.later = (&deferred{major: axis, partial: true, fill: j.later.fill}).setSources(list...)
 	return j, true
 }
 
@@ -192,7 +192,7 @@ func Joined(axis int, list ...*Tensor) (j *Tensor, ok bool) {
 // deferred.
 func (t *Tensor) reshaped(shape []int64) *Tensor {
 	if steps := t.later.steps; steps != nil {
-		if steps, ok := restepped(t.shape, steps, shape); ok {
+		if steps, ok := stepsAfterReshape(t.shape, steps, shape); ok {
 			return strided(t.later.from[0], slices.Clone(shape), steps, t.later.offset)
 		}
 	}
@@ -238,9 +238,9 @@ func (t *Tensor) reshaped(shape []int64) *Tensor {
 	return r
 }
 
-// restepped returns the steps along the axes of a new shape; ok is false if axes that the new shape merges are not
-// contiguous.
-func restepped(shape, steps, to []int64) ([]int64, bool) {
+// stepsAfterReshape returns the steps along the axes of a new shape; ok is false if axes that the new shape merges are
+// not contiguous.
+func stepsAfterReshape(shape, steps, to []int64) ([]int64, bool) {
 	out := make([]int64, len(to))
 	// These describe the current axis of the old shape: its remaining extent, and the step along it.
 	old, left, step := len(shape), int64(1), int64(0)
@@ -352,8 +352,8 @@ func (t *Tensor) sources(seen map[*Tensor]bool, visit func(*Tensor)) {
 // originsMost is the most tensors that Origins returns.
 const originsMost = 16
 
-// after sets the tensors that d is computed from.
-func (d *deferred) after(list ...*Tensor) *deferred {
+// setSources sets the tensors that d is computed from.
+func (d *deferred) setSources(list ...*Tensor) *deferred {
 	d.from, d.depth = list, 1
 	for _, from := range list {
 		if before := from.pending(); before != nil {

@@ -376,11 +376,11 @@ func (c *call) projection(directions, rows int64) (x, w, b string) {
 	if len(biases) != 0 && len(biases) != len(list) {
 		return "", "", ""
 	}
-	return c.of(from), c.joined(weights), c.joined(biases)
+	return c.of(from), c.concatenate(weights), c.concatenate(biases)
 }
 
-// joined concatenates values along axis 0; "" if there are none.
-func (c *call) joined(list []string) string {
+// concatenate concatenates values along axis 0; "" if there are none.
+func (c *call) concatenate(list []string) string {
 	switch len(list) {
 	case 0:
 		return ""

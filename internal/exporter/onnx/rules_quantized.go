@@ -6,8 +6,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// single reports whether one scale applies to the entire tensor.
-func (c *call) single() bool {
+// perTensor reports whether one scale applies to the entire tensor.
+func (c *call) perTensor() bool {
 	count, known := sym.Product(c.n.Inputs[1].Type.Shape...).Const()
 	return known && count == 1 && c.n.Attrs.Int("block", 0) == 0
 }
@@ -18,7 +18,7 @@ func (c *call) single() bool {
 func (c *call) scales() (in []string, list []*wire.AttributeProto) {
 	for i := range c.n.Inputs[1:] {
 		name := c.in(i + 1)
-		if c.single() && len(c.n.Inputs[i+1].Type.Shape) > 0 {
+		if c.perTensor() && len(c.n.Inputs[i+1].Type.Shape) > 0 {
 			name = c.add("Reshape", []string{name, c.ints()})
 		}
 		in = append(in, name)
@@ -26,7 +26,7 @@ func (c *call) scales() (in []string, list []*wire.AttributeProto) {
 	if len(in) == 1 {
 		in = append(in, c.noOffset(in[0]))
 	}
-	if c.single() {
+	if c.perTensor() {
 		return in, nil
 	}
 	list = append(list, intAttr("axis", c.n.Attrs.Int("axis", 1)))
@@ -43,7 +43,7 @@ func (c *call) noOffset(scale string) string {
 		dt = c.dtype()
 	}
 	zero := c.number(dt, 0)
-	if c.single() {
+	if c.perTensor() {
 		return zero
 	}
 	return c.add("Expand", []string{zero, c.add("Shape", []string{scale})})

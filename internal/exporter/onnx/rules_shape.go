@@ -41,7 +41,7 @@ func init() {
 			c.final("ScatterND", []string{c.in(0), c.cast(c.in(1), dtype.I64), c.in(2)}, c.reduction())
 		},
 		"repeat":   repeat,
-		"range":    counted,
+		"range":    rangeByCount,
 		"integers": integers,
 		"nonzero":  direct("NonZero"),
 		"triangle": func(c *call) {
@@ -72,7 +72,7 @@ func slice(c *call) {
 		}
 		end := begin[i].Add(extent[i].Mul(sym.Const(step[i])))
 		if step[i] < 0 {
-			end = c.before(end)
+			end = c.backwardEnd(end)
 		}
 		from, to, axes, steps = append(from, begin[i]), append(to, end), append(axes, int64(i)), append(steps, step[i])
 	}
@@ -83,9 +83,9 @@ func slice(c *call) {
 	c.final("Slice", []string{c.in(0), c.vector(from), c.vector(to), c.ints(axes...), c.ints(steps...)})
 }
 
-// before returns an end for a backward step. An end below 0 would count from the last element, so the least number
+// backwardEnd returns an end for a backward step. An end below 0 would count from the last element, so the least number
 // stands for it.
-func (c *call) before(end sym.Expr) sym.Expr {
+func (c *call) backwardEnd(end sym.Expr) sym.Expr {
 	dims := c.module.Dims
 	switch {
 	case dims.LE(sym.Const(0), end) == sym.Yes:
@@ -131,8 +131,9 @@ func repeat(c *call) {
 	c.final("Reshape", []string{x, c.vector(c.n.Outputs[0].Type.Shape)}, intAttr("allowzero", 1))
 }
 
-// counted writes Range as start + delta · (0, 1, …), so that the number of elements is the result's extent exactly.
-func counted(c *call) {
+// rangeByCount writes Range as start + delta · (0, 1, …), so that the number of elements is the result's extent
+// exactly.
+func rangeByCount(c *call) {
 	scalar := func(e sym.Expr) string { return c.add("Reshape", []string{c.extent(e), c.ints()}) }
 	i := c.add("Range", []string{scalar(sym.Const(0)), scalar(c.n.Outputs[0].Type.Shape[0]), scalar(sym.Const(1))})
 	start, delta, dt := c.in(0), c.in(1), c.dtype()

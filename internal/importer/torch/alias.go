@@ -90,15 +90,15 @@ func (g *graph) write(a *alias, v *ir.Value) {
 
 // again rebuilds a view on a base with a new value.
 func (c *call) again(base *ir.Value, result int) *ir.Value {
-	results := c.viewing(base)
+	results := c.viewOf(base)
 	if result >= len(results) {
 		c.Fail(diag.Inputf("result %d of a view that has %d results", result+1, len(results)))
 	}
 	return results[result]
 }
 
-// viewing applies a view's rule to base instead of the tensor that its node names.
-func (c *call) viewing(base *ir.Value) []*ir.Value { return rules[c.name](c.on(base)) }
+// viewOf applies a view's rule to base instead of the tensor that its node names.
+func (c *call) viewOf(base *ir.Value) []*ir.Value { return rules[c.name](c.on(base)) }
 
 // on returns the call with base instead of the tensor that its node views.
 func (c *call) on(base *ir.Value) *call {
@@ -107,8 +107,8 @@ func (c *call) on(base *ir.Value) *call {
 	return &other
 }
 
-// written builds a node that writes to its arguments; done is false, and nothing is built, for other nodes.
-func (g *graph) written(n *nodeJSON, c *call, name string) (done bool, err error) {
+// buildWrite builds a node that writes to its arguments; done is false, and nothing is built, for other nodes.
+func (g *graph) buildWrite(n *nodeJSON, c *call, name string) (done bool, err error) {
 	op, into := writing(name)
 	if op == "" {
 		return false, nil
@@ -239,9 +239,9 @@ func (g *graph) updates() (list []given) {
 	return list
 }
 
-// unforeseen reports whether operators in place have written to a buffer or a parameter that was built as a constant,
+// addWritten reports whether operators in place have written to a buffer or a parameter that was built as a constant,
 // and adds it to changed.
-func (g *graph) unforeseen(changed map[string]bool) (more bool) {
+func (g *graph) addWritten(changed map[string]bool) (more bool) {
 	for _, in := range g.updates() {
 		if key := in.what.key(); in.what.Input == "" && !g.states.changed[key] {
 			changed[key], more = true, true

@@ -63,7 +63,7 @@ func Parse(data []byte) (m *ir.Module, initial map[string]*tensor.Tensor, err er
 	}
 	graph, err := a.read("models/model.json")
 	if err != nil {
-		return nil, nil, a.other(err)
+		return nil, nil, a.unsupportedKind(err)
 	}
 	program, err := parseProgram(graph)
 	if err != nil {
@@ -95,8 +95,9 @@ func ParseGraph(data []byte) (*ir.Module, error) {
 	return m, err
 }
 
-// other returns the error for an archive without a supported program: err, unless its records reveal the kind of file.
-func (a *archive) other(err error) error {
+// unsupportedKind returns the error for an archive without a supported program: err, unless its records reveal the kind
+// of file.
+func (a *archive) unsupportedKind(err error) error {
 	for name := range a.records {
 		switch {
 		case strings.HasSuffix(name, "serialized_exported_program.json"):
@@ -222,7 +223,7 @@ func (a *archive) tensor(name, folder string, p payload) (*tensor.Tensor, error)
 			return nil, err
 		}
 	}
-	return t.of(storage)
+	return t.tensor(storage)
 }
 
 // view is a tensor within a storage.
@@ -265,8 +266,8 @@ func (m *tensorMeta) view(name string) (*view, error) {
 	return v, err
 }
 
-// of returns the tensor within a storage.
-func (v *view) of(storage []byte) (*tensor.Tensor, error) {
+// tensor returns the tensor within a storage.
+func (v *view) tensor(storage []byte) (*tensor.Tensor, error) {
 	if v.count == 0 {
 		return tensor.New(v.dt, v.sizes...)
 	}

@@ -45,7 +45,7 @@ func build(p *exportedProgram, constant func(name string) (*tensor.Tensor, error
 		switch {
 		case err != nil:
 			return nil, nil, err
-		case !g.unforeseen(changed):
+		case !g.addWritten(changed):
 			return g.module, g.states.initial, nil
 		}
 	}
@@ -74,7 +74,7 @@ func buildOnce(p *exportedProgram, constant func(name string) (*tensor.Tensor, e
 			return nil, err
 		}
 	}
-	if g.unforeseen(map[string]bool{}) {
+	if g.addWritten(map[string]bool{}) {
 		return g, nil
 	}
 	return g, g.outputs()
@@ -315,7 +315,7 @@ func (g *graph) node(n *nodeJSON) (err error) {
 	if f, ok := comparisons[name]; ok {
 		return g.compare(c, f)
 	}
-	if done, err := g.written(n, c, name); done || err != nil {
+	if done, err := g.buildWrite(n, c, name); done || err != nil {
 		return err
 	}
 	if done, err := g.complexNode(n, c, name); done || err != nil {

@@ -23,8 +23,8 @@ func kind(dt dtype.DType) int {
 	return 3
 }
 
-// joined returns the result type of PyTorch's arithmetic on two tensors.
-func joined(a, b dtype.DType) dtype.DType {
+// commonType returns the result type of PyTorch's arithmetic on two tensors.
+func commonType(a, b dtype.DType) dtype.DType {
 	switch ka, kb := kind(a), kind(b); {
 	case a == dtype.Invalid || a == b:
 		return b
@@ -35,7 +35,7 @@ func joined(a, b dtype.DType) dtype.DType {
 	case kb > ka:
 		return b
 	case ka == 1:
-		return joinedInts(a, b)
+		return commonInteger(a, b)
 	case a.Bits() == b.Bits(): // f16 and bf16
 		return dtype.F32
 	case a.Bits() > b.Bits():
@@ -44,9 +44,9 @@ func joined(a, b dtype.DType) dtype.DType {
 	return b
 }
 
-// joinedInts is joined for integers: the wider type; for an unsigned type and a signed one that is not wider, the next
-// wider signed type.
-func joinedInts(a, b dtype.DType) dtype.DType {
+// commonInteger is commonType for integers: the wider type; for an unsigned type and a signed one that is not wider,
+// the next wider signed type.
+func commonInteger(a, b dtype.DType) dtype.DType {
 	if a.IsSigned() == b.IsSigned() || a.IsSigned() && a.Bits() > b.Bits() || b.IsSigned() && b.Bits() > a.Bits() {
 		if a.Bits() > b.Bits() {
 			return a
@@ -164,11 +164,11 @@ func (c *call) promote(float bool, operands ...operand) (out []*ir.Value) {
 	for _, o := range operands {
 		switch {
 		case o.value == nil:
-			types[2] = joined(types[2], o.weak)
+			types[2] = commonType(types[2], o.weak)
 		case len(o.value.Type.Shape) == 0:
-			types[1] = joined(types[1], o.value.Type.DType)
+			types[1] = commonType(types[1], o.value.Type.DType)
 		default:
-			types[0] = joined(types[0], o.value.Type.DType)
+			types[0] = commonType(types[0], o.value.Type.DType)
 		}
 	}
 	dt := types[0]

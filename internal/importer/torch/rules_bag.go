@@ -49,14 +49,14 @@ func bags(c *call) []*ir.Value {
 		rows = c.binary(ops.Mul, rows, ops.Reshape(c.Builder, weights, n, unit))
 	}
 	kept, each := ops.Reshape(c.Builder, kept, n, unit), ops.Reshape(c.Builder, sizes, count, unit)
-	y, greatest := c.bagged(mode, rows, bag, kept, each), sizes
+	y, greatest := c.reduceBags(mode, rows, bag, kept, each), sizes
 	switch mode {
 	case "sum":
 		sizes, greatest = zeros, zeros
 	case "max":
 		greatest = c.greatest(y, rows, bag, kept, each, indices)
 	}
-	return []*ir.Value{y, c.shown(1, of), sizes, greatest}
+	return []*ir.Value{y, c.inDeclaredShape(1, of), sizes, greatest}
 }
 
 // bagOf returns the bag of each of n indices: the number of offsets at or before it, minus 1.
@@ -68,8 +68,8 @@ func (c *call) bagOf(offsets *ir.Value, n sym.Expr) *ir.Value {
 	return c.binary(ops.Sub, upTo, c.like(upTo, 1))
 }
 
-// bagged reduces the kept rows of each bag to one row. A bag without rows is zero.
-func (c *call) bagged(mode string, rows, bag, kept, sizes *ir.Value) *ir.Value {
+// reduceBags reduces the kept rows of each bag to one row. A bag without rows is zero.
+func (c *call) reduceBags(mode string, rows, bag, kept, sizes *ir.Value) *ir.Value {
 	shape := []sym.Expr{sizes.Type.Shape[0], rows.Type.Shape[1]}
 	kept = c.binary(ops.Ne, kept, c.like(kept, 0))
 	if mode == "max" {
@@ -102,8 +102,8 @@ func (c *call) greatest(y, rows, bag, kept, sizes, indices *ir.Value) *ir.Value 
 		ops.Gather(c.Builder, padded, first, 0))
 }
 
-// shown returns a result in the shape that the file declares: torch's result may have no elements.
-func (c *call) shown(result int, v *ir.Value) *ir.Value {
+// inDeclaredShape returns a result in the shape that the file declares: torch's result may have no elements.
+func (c *call) inDeclaredShape(result int, v *ir.Value) *ir.Value {
 	if result >= len(c.node.Outputs) {
 		return v
 	}

@@ -271,7 +271,7 @@ func conjugate(c *call) complexNumbers {
 
 // likeTypes converts the components of two tensors to one type.
 func (c *call) likeTypes(x, y complexNumbers) (complexNumbers, complexNumbers) {
-	dt := joined(x.re.Type.DType, y.re.Type.DType)
+	dt := commonType(x.re.Type.DType, y.re.Type.DType)
 	as := func(v *ir.Value) *ir.Value {
 		if v == nil {
 			return nil

@@ -147,8 +147,8 @@ func (c *call) tensorsOf(i int, what string) (values []*ir.Value) {
 	return values
 }
 
-// passing returns values as arguments of a nested graph.
-func passing(values []*ir.Value) (list []passed) {
+// argumentsFor returns values as arguments of a nested graph.
+func argumentsFor(values []*ir.Value) (list []passed) {
 	for _, v := range values {
 		list = append(list, passed{value: v})
 	}
@@ -256,7 +256,7 @@ func whileLoop(c *call) []*ir.Value {
 		c.Fail(diag.Inputf("a loop that carries nothing"))
 	}
 	holds := func(b *ir.Builder, carried []*ir.Value) *ir.Value {
-		out := c.run(test, b, append(passing(carried), stays...))
+		out := c.run(test, b, append(argumentsFor(carried), stays...))
 		if len(out) != 1 {
 			c.Fail(diag.Inputf("a condition of %d results", len(out)))
 		}
@@ -267,7 +267,7 @@ func whileLoop(c *call) []*ir.Value {
 	first := holds(c.Builder, carried)
 	limit := sym.Const(ops.LoopLimit)
 	block, in := ops.LoopBody(c.Builder, c.Source, limit, carried)
-	results := c.run(body, in, append(passing(block.Params[2:]), stays...))
+	results := c.run(body, in, append(argumentsFor(block.Params[2:]), stays...))
 	if len(results) != len(carried) {
 		c.Fail(diag.Inputf("a body of %d results for %d carried values", len(results), len(carried)))
 	}
@@ -303,7 +303,7 @@ func (c *call) slices(at int, states, scanned []*ir.Value, stays []passed) []*ir
 		}
 		in.Param(v.Name, ir.Type{DType: v.Type.DType, Shape: slices.Clone(v.Type.Shape[1:])})
 	}
-	block.Results = c.run(inner, in, append(passing(block.Params), stays...))
+	block.Results = c.run(inner, in, append(argumentsFor(block.Params), stays...))
 	if len(block.Results) < len(states) || len(block.Results) == 0 {
 		c.Fail(diag.Inputf("a body of %d results for %d states", len(block.Results), len(states)))
 	}

@@ -42,8 +42,8 @@ func distances(c *call) []*ir.Value {
 	if len(x.Type.Shape) < 2 || len(y.Type.Shape) < 2 {
 		c.Fail(diag.Inputf("distances of %s and %s", x.Type, y.Type))
 	}
-	x = ops.Reshape(c.Builder, x, at(x.Type.Shape, len(x.Type.Shape)-1, unit)...)
-	y = ops.Reshape(c.Builder, y, at(y.Type.Shape, len(y.Type.Shape)-2, unit)...)
+	x = ops.Reshape(c.Builder, x, insertExtent(x.Type.Shape, len(x.Type.Shape)-1, unit)...)
+	y = ops.Reshape(c.Builder, y, insertExtent(y.Type.Shape, len(y.Type.Shape)-2, unit)...)
 	return one(c.length(c.binary(ops.Sub, x, y), c.float("p", 2)))
 }
 

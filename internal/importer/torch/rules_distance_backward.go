@@ -50,7 +50,7 @@ func distancesBackward(c *call) []*ir.Value {
 		c.Fail(diag.Inputf("distances of %s and %s", x.Type, y.Type))
 	}
 	row := func(v *ir.Value, axis int) *ir.Value {
-		return ops.Reshape(c.Builder, v, at(v.Type.Shape, axis, unit)...)
+		return ops.Reshape(c.Builder, v, insertExtent(v.Type.Shape, axis, unit)...)
 	}
 	difference := c.binary(ops.Sub, row(x, rank-1), row(y, rank-2))
 	slope := c.slope(difference, row(distance, rank), row(grad, rank), c.float("p", 2))

@@ -34,8 +34,8 @@ func indexSelect(c *call) []*ir.Value {
 	return one(ops.Gather(c.Builder, x, c.tensor("index"), int64(c.axis("dim", 0, len(x.Type.Shape)))))
 }
 
-// vectored returns a tensor with at least one axis: a scalar becomes a vector of one element.
-func (c *call) vectored(x *ir.Value) *ir.Value {
+// withAxis returns a tensor with at least one axis: a scalar becomes a vector of one element.
+func (c *call) withAxis(x *ir.Value) *ir.Value {
 	if len(x.Type.Shape) > 0 {
 		return x
 	}
@@ -55,14 +55,14 @@ func gather(c *call) []*ir.Value {
 	if c.isEmpty(at) { // the indices may have another rank then
 		return one(ops.Expand(c.Builder, c.constantOf(x.Type.DType, 0), at.Type.Shape...))
 	}
-	y := ops.GatherElements(c.Builder, c.vectored(x), c.vectored(at), axis)
+	y := ops.GatherElements(c.Builder, c.withAxis(x), c.withAxis(at), axis)
 	return one(ops.Reshape(c.Builder, y, at.Type.Shape...))
 }
 
 // nonzero is a rule for the indices of the elements that are not zero, [count, rank].
 func nonzero(c *call) []*ir.Value {
 	x := c.tensor("self")
-	at := ops.NonZero(c.Builder, c.vectored(x))
+	at := ops.NonZero(c.Builder, c.withAxis(x))
 	if len(x.Type.Shape) == 0 {
 		return one(ops.Reshape(c.Builder, ops.SliceAxis(c.Builder, at, 0, sym.Const(0), sym.Const(0)), at.Type.Shape[1],
 			sym.Const(0)))
@@ -167,11 +167,11 @@ func index(c *call) []*ir.Value {
 	}
 	positions := c.stacked(at.indices)
 	y := ops.GatherND(c.Builder, ops.Transpose(c.Builder, x, at.perm(len(x.Type.Shape))...), positions, 0)
-	return one(c.moved(y, 0, at.front(), len(positions.Type.Shape)-1))
+	return one(c.moveAxes(y, 0, at.front(), len(positions.Type.Shape)-1))
 }
 
-// moved moves the count axes that begin at axis from, so that they begin at axis to.
-func (c *call) moved(x *ir.Value, from, to, count int) *ir.Value {
+// moveAxes moves the count axes that begin at axis from, so that they begin at axis to.
+func (c *call) moveAxes(x *ir.Value, from, to, count int) *ir.Value {
 	if from == to || count == 0 {
 		return x
 	}
@@ -202,7 +202,7 @@ func indexPut(c *call) []*ir.Value {
 	rest := turned.Type.Shape[len(at.indices):]
 	shape := append(append([]sym.Expr{}, rest[:front]...), positions.Type.Shape[:indexAxes]...)
 	values = ops.Expand(c.Builder, values, append(shape, rest[front:]...)...)
-	turned = c.scatteredSlices(turned, positions, c.moved(values, front, 0, indexAxes), c.bool("accumulate", false))
+	turned = c.scatteredSlices(turned, positions, c.moveAxes(values, front, 0, indexAxes), c.bool("accumulate", false))
 	back := make([]int64, len(perm))
 	for i, axis := range perm {
 		back[axis] = int64(i)
@@ -356,7 +356,7 @@ func unfold(c *call) []*ir.Value {
 	if step < 1 || size < 0 || size > mostIndices {
 		c.Fail(diag.Inputf("windows of %d in steps of %d", size, step))
 	}
-	x = c.vectored(x)
+	x = c.withAxis(x)
 	extent := x.Type.Shape[axis]
 	c.require(sym.Cond{A: sym.Const(size), Rel: sym.LE, B: extent}, "a window lies within the axis")
 	count := c.Dims().Simplify(extent.Sub(sym.Const(size)).FloorDiv(sym.Const(step)).Add(unit))
@@ -365,7 +365,7 @@ func unfold(c *call) []*ir.Value {
 	at := c.binary(ops.Add, ops.Reshape(c.Builder, begin, count, unit),
 		ops.Counting(c.Builder, dtype.I64, sym.Const(size)))
 	y := ops.Gather(c.Builder, x, at, int64(axis))
-	y = c.moved(y, axis+1, len(y.Type.Shape)-1, 1)
+	y = c.moveAxes(y, axis+1, len(y.Type.Shape)-1, 1)
 	if len(c.tensor("self").Type.Shape) == 0 {
 		y = ops.Reshape(c.Builder, y, sym.Const(size))
 	}

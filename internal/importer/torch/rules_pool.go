@@ -62,7 +62,7 @@ func maxPool(c *call) []*ir.Value {
 			y, indices := ops.MaxPoolIndices(c.Builder, x, win, ceil, false)
 			return []*ir.Value{y, c.withinPlane(x, indices)}
 		}
-		x = ops.Reshape(c.Builder, x, at(x.Type.Shape, 0, unit)...)
+		x = ops.Reshape(c.Builder, x, insertExtent(x.Type.Shape, 0, unit)...)
 		y, indices := ops.MaxPoolIndices(c.Builder, x, win, ceil, false)
 		list := []*ir.Value{y, c.withinPlane(x, indices)}
 		for i, v := range list {

@@ -111,7 +111,7 @@ func (c *call) batched(x *ir.Value, rank int, f func(x *ir.Value) *ir.Value) []*
 	if len(x.Type.Shape) == rank {
 		return one(f(x))
 	}
-	y := f(ops.Reshape(c.Builder, x, at(x.Type.Shape, 0, unit)...))
+	y := f(ops.Reshape(c.Builder, x, insertExtent(x.Type.Shape, 0, unit)...))
 	return one(ops.Reshape(c.Builder, y, y.Type.Shape[1:]...))
 }
 

@@ -66,8 +66,8 @@ func (c *call) drawn(own dtype.DType) (dtype.DType, []sym.Expr) {
 	return c.dtype("dtype", own), shape
 }
 
-// floating is drawn; it refuses types that are not floats.
-func (c *call) floating() (dtype.DType, []sym.Expr) {
+// drawnFloats is drawn; it refuses types that are not floats.
+func (c *call) drawnFloats() (dtype.DType, []sym.Expr) {
 	dt, shape := c.drawn(dtype.F32)
 	if !dt.IsFloat() {
 		c.Fail(diag.Inputf("random numbers of type %s", dt))
@@ -77,19 +77,19 @@ func (c *call) floating() (dtype.DType, []sym.Expr) {
 
 // uniform is a rule for uniform numbers from from to to.
 func uniform(c *call) []*ir.Value {
-	dt, shape := c.floating()
+	dt, shape := c.drawnFloats()
 	return one(ops.DrawUniform(c.Builder, c.seed(), dt, c.float("from", 0), c.float("to", 1), shape...))
 }
 
 // normal is a rule for normal numbers by mean and std.
 func normal(c *call) []*ir.Value {
-	dt, shape := c.floating()
+	dt, shape := c.drawnFloats()
 	return one(ops.DrawNormal(c.Builder, c.seed(), dt, c.float("mean", 0), c.float("std", 1), shape...))
 }
 
 // exponential is a rule for −log(1 − u) / lambd, for uniform numbers u.
 func exponential(c *call) []*ir.Value {
-	dt, shape := c.floating()
+	dt, shape := c.drawnFloats()
 	u := ops.DrawUniform(c.Builder, c.seed(), dtype.F64, 0, 1, shape...)
 	y := c.binary(ops.Div, c.unary(ops.Log1p, c.unary(ops.Neg, u)), c.like(u, -c.float("lambd", 1)))
 	return one(ops.Cast(c.Builder, y, dt))
@@ -150,9 +150,9 @@ func multinomial(c *call) []*ir.Value {
 	return one(ops.Reshape(c.Builder, at, append(append([]sym.Expr{}, x.Type.Shape[:rank-1]...), sym.Const(count))...))
 }
 
-// kept returns x with each element kept with the probability 1 − p and divided by it, and the mask of the kept
+// keepRandom returns x with each element kept with the probability 1 − p and divided by it, and the mask of the kept
 // elements.
-func (c *call) kept(x *ir.Value, p float64) (y, mask *ir.Value) {
+func (c *call) keepRandom(x *ir.Value, p float64) (y, mask *ir.Value) {
 	if p < 0 || p > 1 || !x.Type.DType.IsFloat() {
 		c.Fail(diag.Inputf("a dropout of %s with the probability %g", x.Type, p))
 	}

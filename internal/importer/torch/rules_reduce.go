@@ -242,7 +242,7 @@ func softmax(c *call) []*ir.Value {
 	x := c.tensor("self")
 	x = ops.Cast(c.Builder, x, c.dtype("dtype", x.Type.DType))
 	axis := int64(c.axis("dim", -1, len(x.Type.Shape)))
-	return one(ops.Reshape(c.Builder, ops.Softmax(c.Builder, c.vectored(x), axis), x.Type.Shape...))
+	return one(ops.Reshape(c.Builder, ops.Softmax(c.Builder, c.withAxis(x), axis), x.Type.Shape...))
 }
 
 // logSoftmax is a rule for the logarithm of softmax along an axis.
@@ -250,7 +250,7 @@ func logSoftmax(c *call) []*ir.Value {
 	x := c.tensor("self")
 	x = ops.Cast(c.Builder, x, c.dtype("dtype", x.Type.DType))
 	axis := int64(c.axis("dim", -1, len(x.Type.Shape)))
-	return one(ops.Reshape(c.Builder, ops.LogSoftmax(c.Builder, c.vectored(x), axis), x.Type.Shape...))
+	return one(ops.Reshape(c.Builder, ops.LogSoftmax(c.Builder, c.withAxis(x), axis), x.Type.Shape...))
 }
 
 // softmaxBackward is a rule for y · (g − Σ g · y).

@@ -97,7 +97,7 @@ func (c *call) scalings(shape []sym.Expr, n int) []scaling {
 		if sizes != nil {
 			list[i].to = sizes[i]
 		} else {
-			list[i].to = c.enlarged(shape[i+2], factors[i])
+			list[i].to = c.scaledExtent(shape[i+2], factors[i])
 		}
 		c.require(sym.Cond{A: unit, Rel: sym.LE, B: list[i].to}, "an axis is enlarged to an element at least")
 		c.require(sym.Cond{A: unit, Rel: sym.LE, B: shape[i+2]}, "an axis that is enlarged has an element")
@@ -105,8 +105,8 @@ func (c *call) scalings(shape []sym.Expr, n int) []scaling {
 	return list
 }
 
-// enlarged returns extent times factor, rounded down.
-func (c *call) enlarged(extent sym.Expr, factor float64) sym.Expr {
+// scaledExtent returns extent times factor, rounded down.
+func (c *call) scaledExtent(extent sym.Expr, factor float64) sym.Expr {
 	if n, ok := extent.Const(); ok {
 		to := math.Floor(float64(n) * factor)
 		if to > math.MaxInt32 {
@@ -197,8 +197,8 @@ func (r *resampler) times() int64 {
 	return 0
 }
 
-// between interpolates between the elements around each position; beyond the ends it repeats the last element.
-func (r *resampler) between(x *ir.Value, kind resampling) *ir.Value {
+// interpolate interpolates between the elements around each position; beyond the ends it repeats the last element.
+func (r *resampler) interpolate(x *ir.Value, kind resampling) *ir.Value {
 	at := r.positions()
 	if kind == linearly && !r.align {
 		at = r.binary(ops.Max, at, r.number(0))
@@ -260,7 +260,7 @@ func (c *call) resample(x *ir.Value, n int, kind resampling) *ir.Value {
 		switch {
 		case c.Dims().EQ(r.from, to.to) == sym.Yes && (to.factor == 0 || to.factor == 1 || align):
 		case weighs:
-			x = r.between(x, kind)
+			x = r.interpolate(x, kind)
 		default:
 			x = r.nearest(x, kind == nearestExact)
 		}
@@ -303,8 +303,8 @@ func (c *call) word(name string, words []string) string {
 	return words[at]
 }
 
-// sampled samples x at the positions of a grid over n axes.
-func (c *call) sampled(x, grid *ir.Value, n int) *ir.Value {
+// sampleGrid samples x at the positions of a grid over n axes.
+func (c *call) sampleGrid(x, grid *ir.Value, n int) *ir.Value {
 	if len(x.Type.Shape) != n+2 {
 		c.Fail(diag.Inputf("positions of %d axes in %s", n, x.Type))
 	}
@@ -314,14 +314,14 @@ func (c *call) sampled(x, grid *ir.Value, n int) *ir.Value {
 
 // gridSample returns a rule for sampling at the positions of a grid.
 func gridSample(n int) rule {
-	return func(c *call) []*ir.Value { return one(c.sampled(c.tensor("input"), c.tensor("grid"), n)) }
+	return func(c *call) []*ir.Value { return one(c.sampleGrid(c.tensor("input"), c.tensor("grid"), n)) }
 }
 
 // gridSampleBackward returns a rule for the derivatives of gridSample with respect to the input and the grid.
 func gridSampleBackward(n int) rule {
 	return func(c *call) []*ir.Value {
 		x, grid := c.tensor("input"), c.tensor("grid")
-		y := c.sampled(x, grid, n)
+		y := c.sampleGrid(x, grid, n)
 		return c.backward([]*ir.Value{y}, []*ir.Value{c.tensor("grad_output")}, []*ir.Value{x, grid}, c.mask(2))
 	}
 }

@@ -105,10 +105,10 @@ func scatter(how string) rule {
 		if c.isEmpty(c.tensor("index")) { // the indices may have another rank then
 			return one(self)
 		}
-		x, at := c.vectored(self), c.vectored(c.tensor("index"))
+		x, at := c.withAxis(self), c.withAxis(c.tensor("index"))
 		s := &scattering{c: c, at: at, axis: int64(c.axis("dim", 0, len(self.Type.Shape)))}
 		if c.has("src") {
-			s.from = c.leading(ops.Cast(c.Builder, c.vectored(c.tensor("src")), x.Type.DType), at.Type.Shape)
+			s.from = c.leading(ops.Cast(c.Builder, c.withAxis(c.tensor("src")), x.Type.DType), at.Type.Shape)
 		} else {
 			s.from = ops.Expand(c.Builder, c.number("value", x.Type.DType), at.Type.Shape...)
 		}

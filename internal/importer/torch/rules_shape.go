@@ -23,8 +23,8 @@ func init() {
 		"aten.contiguous.default": same, "aten.clone.default": same, "aten.detach.default": same, "aten.alias.default": same,
 		"aten.lift_fresh_copy.default": same,
 		"aten.dropout.default":         dropout, "aten.native_dropout.default": nativeDropout,
-		"aten._assert_tensor_metadata.default": nothing, "aten.sym_constrain_range_for_size.default": nothing,
-		"aten._assert_scalar.default": nothing,
+		"aten._assert_tensor_metadata.default": dropAssertion, "aten.sym_constrain_range_for_size.default": dropAssertion,
+		"aten._assert_scalar.default": dropAssertion,
 		"aten.permute.default":        permute, "aten.transpose.int": transpose, "aten.t.default": transpose,
 		"aten.numpy_T.default":   transpose,
 		"aten.unsqueeze.default": unsqueeze, "aten.squeeze.dim": squeeze, "aten.squeeze.dims": squeeze,
@@ -66,7 +66,7 @@ func dropout(c *call) []*ir.Value {
 func nativeDropout(c *call) []*ir.Value {
 	x, p := c.tensor("input"), c.float("p", 0.5)
 	if keeps := 1 - p; c.bool("train", true) && keeps != 0 && keeps != 1 {
-		y, mask := c.kept(x, p)
+		y, mask := c.keepRandom(x, p)
 		return []*ir.Value{y, mask}
 	} else if c.bool("train", true) && keeps == 0 {
 		x = ops.Expand(c.Builder, c.like(x, 0), x.Type.Shape...)
@@ -75,8 +75,8 @@ func nativeDropout(c *call) []*ir.Value {
 	return []*ir.Value{x, ops.Expand(c.Builder, c.constantOf(dtype.Bool, 1), x.Type.Shape...)}
 }
 
-// nothing is a rule for assertions, which are dropped: the shapes' own conditions imply them.
-func nothing(*call) []*ir.Value { return nil }
+// dropAssertion is a rule for assertions, which are dropped: the shapes' own conditions imply them.
+func dropAssertion(*call) []*ir.Value { return nil }
 
 // product returns the number of elements of a shape.
 func product(shape []sym.Expr) sym.Expr { return sym.Product(append([]sym.Expr{unit}, shape...)...) }
@@ -138,8 +138,8 @@ func transpose(c *call) []*ir.Value {
 	return one(ops.Transpose(c.Builder, x, perm...))
 }
 
-// at returns a shape with the extent e inserted before an axis.
-func at(shape []sym.Expr, axis int, e sym.Expr) []sym.Expr {
+// insertExtent returns a shape with the extent e inserted before an axis.
+func insertExtent(shape []sym.Expr, axis int, e sym.Expr) []sym.Expr {
 	out := append([]sym.Expr{}, shape[:axis]...)
 	return append(append(out, e), shape[axis:]...)
 }
@@ -147,7 +147,7 @@ func at(shape []sym.Expr, axis int, e sym.Expr) []sym.Expr {
 // unsqueeze is a rule that inserts an axis of extent 1.
 func unsqueeze(c *call) []*ir.Value {
 	x := c.tensor("self")
-	return one(ops.Reshape(c.Builder, x, at(x.Type.Shape, c.axis("dim", 0, len(x.Type.Shape)+1), unit)...))
+	return one(ops.Reshape(c.Builder, x, insertExtent(x.Type.Shape, c.axis("dim", 0, len(x.Type.Shape)+1), unit)...))
 }
 
 // squeeze is a rule that removes axes whose extent is known to be 1.
@@ -214,7 +214,7 @@ func repeat(c *call) []*ir.Value {
 	x, times := c.tensor("self"), c.syms("repeats")
 	shape := x.Type.Shape
 	for len(shape) < len(times) {
-		shape = at(shape, 0, unit)
+		shape = insertExtent(shape, 0, unit)
 	}
 	return one(ops.Tile(c.Builder, ops.Reshape(c.Builder, x, shape...), times))
 }
@@ -223,7 +223,7 @@ func repeat(c *call) []*ir.Value {
 func (c *call) alike(list []*ir.Value) []*ir.Value {
 	dt := dtype.Invalid
 	for _, v := range list {
-		dt = joined(dt, v.Type.DType)
+		dt = commonType(dt, v.Type.DType)
 	}
 	out := make([]*ir.Value, len(list))
 	for i, v := range list {
@@ -253,7 +253,7 @@ func stack(c *call) []*ir.Value {
 	list := c.alike(c.tensors("tensors"))
 	axis := c.axis("dim", 0, len(list[0].Type.Shape)+1)
 	for i, v := range list {
-		list[i] = ops.Reshape(c.Builder, v, at(v.Type.Shape, axis, unit)...)
+		list[i] = ops.Reshape(c.Builder, v, insertExtent(v.Type.Shape, axis, unit)...)
 	}
 	return one(ops.Concat(c.Builder, int64(axis), list...))
 }
@@ -352,7 +352,7 @@ func diagonal(c *call) []*ir.Value {
 	if first == second {
 		c.Fail(diag.Inputf("a diagonal of axis %d and itself", first))
 	}
-	return one(c.moved(ops.Diagonal(c.Builder, x, first, second), first, rank-2, 1))
+	return one(c.moveAxes(ops.Diagonal(c.Builder, x, first, second), first, rank-2, 1))
 }
 
 // convert is a rule for a conversion of the element type.

@@ -66,9 +66,9 @@ func (c *call) within(x, src *ir.Value, axis int, begin, end sym.Expr, step int6
 	if step != 1 {
 		first := ops.Integers(c.Builder, ir.Type{DType: dtype.I64}, []sym.Expr{begin})
 		at := ops.Range(c.Builder, first, ops.Scalar(c.Builder, dtype.I64, float64(step)), length)
-		turned, rows := c.moved(x, axis, 0, 1), c.moved(src, axis, 0, 1)
+		turned, rows := c.moveAxes(x, axis, 0, 1), c.moveAxes(src, axis, 0, 1)
 		turned = ops.ScatterND(c.Builder, turned, ops.Reshape(c.Builder, at, length, unit), rows, "none")
-		return c.moved(turned, 0, axis, 1)
+		return c.moveAxes(turned, 0, axis, 1)
 	}
 	return ops.Concat(c.Builder, int64(axis), ops.SliceAxis(c.Builder, x, axis, sym.Const(0), begin), src,
 		ops.SliceAxis(c.Builder, x, axis, begin.Add(length), c.Dims().Simplify(extent.Sub(begin).Sub(length))))
@@ -86,7 +86,7 @@ func selectScatter(c *call) []*ir.Value {
 	x, src := c.tensor("self"), c.tensor("src")
 	axis := c.axis("dim", 0, len(x.Type.Shape))
 	index := c.position(x, axis)
-	src = ops.Reshape(c.Builder, src, at(src.Type.Shape, axis, unit)...)
+	src = ops.Reshape(c.Builder, src, insertExtent(src.Type.Shape, axis, unit)...)
 	return one(c.within(x, src, axis, index, index.Add(unit), 1))
 }
 

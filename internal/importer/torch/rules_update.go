@@ -41,9 +41,9 @@ func lerp(c *call) []*ir.Value {
 
 // indexedAlong returns self with at least one axis, the axis dim, and the indices along it as [n, 1], counted from 0.
 func (c *call) indexedAlong() (x *ir.Value, axis int, indices *ir.Value) {
-	self, at := c.tensor("self"), c.vectored(c.tensor("index"))
+	self, at := c.tensor("self"), c.withAxis(c.tensor("index"))
 	axis = c.axis("dim", 0, len(self.Type.Shape))
-	if x = c.vectored(self); len(at.Type.Shape) != 1 {
+	if x = c.withAxis(self); len(at.Type.Shape) != 1 {
 		c.Fail(diag.Inputf("indices %s along an axis", at.Type))
 	}
 	at = ops.Cast(c.Builder, at, dtype.I64)
@@ -54,9 +54,9 @@ func (c *call) indexedAlong() (x *ir.Value, axis int, indices *ir.Value) {
 
 // alongAxis stores rows at indices along an axis of x, or adds them.
 func (c *call) alongAxis(x *ir.Value, axis int, indices, rows *ir.Value, add bool) *ir.Value {
-	turned := c.moved(x, axis, 0, 1)
-	turned = c.scatteredSlices(turned, indices, c.moved(rows, axis, 0, 1), add)
-	return c.moved(turned, 0, axis, 1)
+	turned := c.moveAxes(x, axis, 0, 1)
+	turned = c.scatteredSlices(turned, indices, c.moveAxes(rows, axis, 0, 1), add)
+	return c.moveAxes(turned, 0, axis, 1)
 }
 
 // indexFill is a rule that fills the slices at indices along an axis with value.
@@ -73,7 +73,7 @@ func indexFill(c *call) []*ir.Value {
 func indexInto(add bool) rule {
 	return func(c *call) []*ir.Value {
 		x, axis, indices := c.indexedAlong()
-		rows := ops.Cast(c.Builder, c.vectored(c.tensor("source")), x.Type.DType)
+		rows := ops.Cast(c.Builder, c.withAxis(c.tensor("source")), x.Type.DType)
 		if c.has("alpha") && !c.isOne("alpha") {
 			rows = times(c, rows, c.number("alpha", rows.Type.DType))
 		}

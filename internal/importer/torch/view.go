@@ -131,7 +131,7 @@ func selectedBack(c *call, base, v *ir.Value, _ int) *ir.Value {
 	}
 	axis := c.axis("dim", 0, len(base.Type.Shape))
 	index := c.position(base, axis)
-	v = ops.Reshape(c.Builder, v, at(v.Type.Shape, axis, unit)...)
+	v = ops.Reshape(c.Builder, v, insertExtent(v.Type.Shape, axis, unit)...)
 	return c.within(base, v, axis, index, index.Add(unit), 1)
 }
 
@@ -148,7 +148,7 @@ func cutBack(c *call, base, v *ir.Value, result int) *ir.Value {
 // unboundBack is putBack for the slices at all indices.
 func unboundBack(c *call, base, v *ir.Value, result int) *ir.Value {
 	axis, index := c.axis("dim", 0, len(base.Type.Shape)), sym.Const(int64(result))
-	v = ops.Reshape(c.Builder, v, at(v.Type.Shape, axis, unit)...)
+	v = ops.Reshape(c.Builder, v, insertExtent(v.Type.Shape, axis, unit)...)
 	return c.within(base, v, axis, index, index.Add(unit), 1)
 }
 
@@ -246,7 +246,7 @@ func sharesContiguous(c *call) sharing {
 	if ok && c.rowMajor(sizes, strides) {
 		return shared
 	}
-	if _, _, static := known(sizes, strides); ok && static {
+	if _, _, static := constantView(sizes, strides); ok && static {
 		return separate
 	}
 	return unknown
@@ -258,9 +258,9 @@ func sharesReshaped(c *call) sharing {
 	if ok && c.rowMajor(sizes, strides) {
 		return shared
 	}
-	from, by, static := known(sizes, strides)
+	from, by, static := constantView(sizes, strides)
 	out := c.made().Type.Shape
-	to, _, also := known(out, out)
+	to, _, also := constantView(out, out)
 	switch {
 	case !ok || !static || !also:
 		return unknown
@@ -290,8 +290,8 @@ func (c *call) layout() (sizes, strides []sym.Expr, ok bool) {
 	return sizes, strides, true
 }
 
-// known returns sizes and strides as numbers; ok is false unless all are known.
-func known(sizes, strides []sym.Expr) (from, by []int64, ok bool) {
+// constantView returns sizes and strides as numbers; ok is false unless all are known.
+func constantView(sizes, strides []sym.Expr) (from, by []int64, ok bool) {
 	for i := range sizes {
 		size, ok := sizes[i].Const()
 		stride, also := strides[i].Const()

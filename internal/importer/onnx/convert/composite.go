@@ -233,7 +233,7 @@ func (g *Scope) As(v *ir.Value, f Form) []*ir.Value {
 		f.Kind = f.Kind.Unwrapped()
 		return append([]*ir.Value{g.Truth(true)}, g.As(v, f)...)
 	case c.Absent:
-		return append([]*ir.Value{c.Components[0]}, g.nothing(f)...)
+		return append([]*ir.Value{c.Components[0]}, g.emptyOptional(f)...)
 	}
 	return c.Components
 }
@@ -271,8 +271,8 @@ func (g *Scope) Truth(yes bool) *ir.Value {
 	return g.Build.Constant("has", t)
 }
 
-// nothing returns the components, without has, of an optional without a value.
-func (g *Scope) nothing(f Form) []*ir.Value {
+// emptyOptional returns the components, without has, of an optional without a value.
+func (g *Scope) emptyOptional(f Form) []*ir.Value {
 	dt := f.Of.DType
 	isString := dt == dtype.String
 	if isString {

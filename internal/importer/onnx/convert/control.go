@@ -13,7 +13,7 @@ import (
 func If(c *Call) []*ir.Value {
 	cond := c.Input(0)
 	path := c.Scope.nodePath()
-	if truth, ok := decided(cond); ok {
+	if truth, ok := knownCondition(cond); ok {
 		return c.Scope.branch(branchOf(c, int(min(truth, 1))), c.Builder, path)
 	}
 	if d, ok := c.Scope.Attempt.forks[path]; ok {

@@ -90,9 +90,9 @@ func (g *Scope) step(f *flow, at int) (next int, err error) {
 	if err != nil {
 		return at, err
 	}
-	defer g.beginning(n)()
+	defer g.beginNode(n)()
 	cond, taken := c.Input(0), d.only
-	if known, ok := decided(cond); ok {
+	if known, ok := knownCondition(cond); ok {
 		taken = int(min(known, 1))
 	} else if taken >= 0 {
 		c.takes(cond, d)
@@ -104,8 +104,8 @@ func (g *Scope) step(f *flow, at int) (next int, err error) {
 	return at, g.initializers(branchOf(c, taken))
 }
 
-// decided returns the value of a condition that is known.
-func decided(cond *ir.Value) (truth int64, ok bool) {
+// knownCondition returns the value of a condition that is known.
+func knownCondition(cond *ir.Value) (truth int64, ok bool) {
 	if len(cond.Known) != 1 {
 		return 0, false
 	}

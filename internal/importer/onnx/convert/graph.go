@@ -78,7 +78,7 @@ func (m *Source) Supported() error {
 			WithFix("convert the model with onnx.version_converter")
 	}
 	if missing := m.Unsupported(); missing != nil {
-		node, op := m.missing()
+		node, op := m.firstWithoutRule()
 		return diag.Unsupportedf("operators %s", strings.Join(missing, ", ")).AtNode(node, op)
 	}
 	return nil
@@ -116,9 +116,9 @@ func (m *Source) try(ctx context.Context, outputs []string, a *Attempt) (module 
 	return module, signature, nil
 }
 
-// missing returns the first node whose operator has no rule, in the order of Unsupported.
-func (m *Source) missing() (node, op string) {
-	for _, n := range m.lacking() {
+// firstWithoutRule returns the first node whose operator has no rule, in the order of Unsupported.
+func (m *Source) firstWithoutRule() (node, op string) {
+	for _, n := range m.withoutRule() {
 		if name := ruleName(n); op == "" || name < op {
 			node, op = sourceOf(n), name
 		}
@@ -129,15 +129,15 @@ func (m *Source) missing() (node, op string) {
 // Unsupported lists every operator of the model that no rule converts, sorted, each with the first node that has it.
 func (m *Source) Unsupported() []string {
 	var out []string
-	for name, n := range m.lacking() {
+	for name, n := range m.withoutRule() {
 		out = append(out, fmt.Sprintf("%s (node %q)", name, sourceOf(n)))
 	}
 	slices.Sort(out)
 	return out
 }
 
-// lacking returns the operators without a rule, each with its first node.
-func (m *Source) lacking() map[string]*wire.NodeProto {
+// withoutRule returns the operators without a rule, each with its first node.
+func (m *Source) withoutRule() map[string]*wire.NodeProto {
 	found := map[string]*wire.NodeProto{}
 	opsets := m.Opsets
 	var look func(nodes []*wire.NodeProto)
@@ -305,7 +305,7 @@ func (g *Scope) node(n *wire.NodeProto) error {
 	if err != nil {
 		return err
 	}
-	defer g.beginning(n)()
+	defer g.beginNode(n)()
 	var out []*ir.Value
 	if f := g.Source.Functions[FunctionKey(n.Domain, n.OpType, n.Overload)]; f != nil {
 		if out, err = g.inline(f, n, c.In, c.Attributes); err != nil {
@@ -326,8 +326,8 @@ func (g *Scope) node(n *wire.NodeProto) error {
 	return nil
 }
 
-// beginning makes a node the source of the operators that are built until the returned function is called.
-func (g *Scope) beginning(n *wire.NodeProto) func() {
+// beginNode makes a node the source of the operators that are built until the returned function is called.
+func (g *Scope) beginNode(n *wire.NodeProto) func() {
 	outer, op := g.Build.Source, g.Build.Operator
 	g.Build.Source, g.Build.Operator = sourceOf(n), n.OpType
 	return func() { g.Build.Source, g.Build.Operator = outer, op }

@@ -246,13 +246,13 @@ func (o *Operator) Attribute(name string) *Attribute {
 }
 
 // Input returns the parameter of the i-th input, or nil if there are fewer.
-func (o *Operator) Input(i int) *Parameter { return at(o.Inputs, i) }
+func (o *Operator) Input(i int) *Parameter { return parameterAt(o.Inputs, i) }
 
 // Output returns the parameter of the i-th output, or nil if there are fewer.
-func (o *Operator) Output(i int) *Parameter { return at(o.Outputs, i) }
+func (o *Operator) Output(i int) *Parameter { return parameterAt(o.Outputs, i) }
 
-// at returns the i-th parameter; a variadic last parameter stands for all further values.
-func at(list []Parameter, i int) *Parameter {
+// parameterAt returns the i-th parameter; a variadic last parameter stands for all further values.
+func parameterAt(list []Parameter, i int) *Parameter {
 	if last := len(list) - 1; i > last && last >= 0 && list[last].Variadic {
 		i = last
 	}

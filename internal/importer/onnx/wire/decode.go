@@ -161,8 +161,8 @@ func (d *decoder) bytes() ([]byte, error) {
 	return d.data[start:d.pos:d.pos], nil
 }
 
-// fixed reads a payload of 4 or 8 bytes.
-func (d *decoder) fixed(size int) ([]byte, error) {
+// readFixed reads a payload of 4 or 8 bytes.
+func (d *decoder) readFixed(size int) ([]byte, error) {
 	if d.end-d.pos < size {
 		return nil, d.fail("a number of %d bytes runs past the end, %d bytes away", size, d.end-d.pos)
 	}
@@ -192,9 +192,9 @@ func (d *decoder) skip(w wireType) error {
 	case varintType:
 		_, err = d.varint()
 	case fixed64Type:
-		_, err = d.fixed(8)
+		_, err = d.readFixed(8)
 	case fixed32Type:
-		_, err = d.fixed(4)
+		_, err = d.readFixed(4)
 	case bytesType:
 		_, err = d.bytes()
 	}

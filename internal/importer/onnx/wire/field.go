@@ -257,7 +257,7 @@ func float32Field[T any](number int32, name string, at func(*T) *float32) field[
 			if err := d.want(w, fixed32Type); err != nil {
 				return err
 			}
-			payload, err := d.fixed(4)
+			payload, err := d.readFixed(4)
 			if err == nil {
 				*at(m) = math.Float32frombits(binary.LittleEndian.Uint32(payload))
 			}
@@ -348,7 +348,7 @@ func float32sField[T any](number int32, name string, at func(*T) *[]float32) fie
 				if err := d.want(w, fixed32Type); err != nil {
 					return err
 				}
-				payload, err := d.fixed(4)
+				payload, err := d.readFixed(4)
 				if err != nil {
 					return err
 				}

@@ -66,10 +66,10 @@ func swiGLU(c *convert.Call) []*ir.Value {
 }
 
 // prelu converts PRelu: a slope for negative elements, broadcast.
-func prelu(c *convert.Call) []*ir.Value { return convert.One(sloped(c, c.Input(0), c.Input(1))) }
+func prelu(c *convert.Call) []*ir.Value { return convert.One(scaleNegative(c, c.Input(0), c.Input(1))) }
 
-// sloped returns x with its negative elements multiplied by slope.
-func sloped(c *convert.Call, x, slope *ir.Value) *ir.Value {
+// scaleNegative returns x with its negative elements multiplied by slope.
+func scaleNegative(c *convert.Call, x, slope *ir.Value) *ir.Value {
 	b := c.Builder
 	below := ops.Binary(b, ops.Mul, x, slope)
 	return ops.Where(b, ops.Binary(b, ops.Lt, x, ops.Scalar(b, x.Type.DType, 0)), below, x)

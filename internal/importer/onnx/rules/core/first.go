@@ -10,8 +10,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// all returns all inputs, which must be present.
-func all(c *convert.Call) []*ir.Value {
+// allInputs returns all inputs, which must be present.
+func allInputs(c *convert.Call) []*ir.Value {
 	for i := range c.In {
 		c.Input(i)
 	}
@@ -303,12 +303,12 @@ func powerOnDemand(c *convert.Call) []*ir.Value {
 }
 
 func preluByChannel(c *convert.Call) []*ir.Value {
-	return convert.One(sloped(c, c.Input(0), perChannel(c, c.Input(1))))
+	return convert.One(scaleNegative(c, c.Input(0), perChannel(c, c.Input(1))))
 }
 
 // concatAlongOne converts the version of Concat whose axis may be absent.
 func concatAlongOne(c *convert.Call) []*ir.Value {
-	return convert.One(ops.Concat(c.Builder, c.Int("axis", 1), all(c)...))
+	return convert.One(ops.Concat(c.Builder, c.Int("axis", 1), allInputs(c)...))
 }
 
 // firstSelu converts the version of Selu whose default settings had fewer digits.

@@ -89,7 +89,7 @@ func dropout(c *convert.Call) []*ir.Value {
 	b, x := c.Builder, c.Input(0)
 	training, ratio := training(c)
 	if training == nil {
-		return undropped(c, x)
+		return keepAll(c, x)
 	}
 	dt := x.Type.DType
 	if !dt.IsFloat() {
@@ -142,8 +142,8 @@ func training(c *convert.Call) (training, ratio *ir.Value) {
 	return training, ratio
 }
 
-// undropped returns x, and a mask of ones if the node has a second output.
-func undropped(c *convert.Call, x *ir.Value) []*ir.Value {
+// keepAll returns x, and a mask of ones if the node has a second output.
+func keepAll(c *convert.Call, x *ir.Value) []*ir.Value {
 	if c.Outputs < 2 {
 		return convert.One(x)
 	}

@@ -189,7 +189,7 @@ func transpose(c *convert.Call) []*ir.Value {
 
 // expand converts Expand.
 func expand(c *convert.Call) []*ir.Value {
-	x, rank := single(c, c.Input(0)), c.Length(1)
+	x, rank := singleExtents(c, c.Input(0)), c.Length(1)
 	to := c.In[1].Known
 	if to == nil {
 		to = slices.Clone(c.SymbolsOf(c.In[1], 0, sym.Unlimited))
@@ -215,8 +215,8 @@ func expand(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Expand(c.Builder, x, shape...))
 }
 
-// single changes the extents of the axes of x that have at most one element to 1, so that they can be repeated.
-func single(c *convert.Call, x *ir.Value) *ir.Value {
+// singleExtents changes the extents of the axes of x that have at most one element to 1, so that they can be repeated.
+func singleExtents(c *convert.Call, x *ir.Value) *ir.Value {
 	shape := append([]sym.Expr{}, x.Type.Shape...)
 	changed := false
 	for i, e := range shape {

@@ -61,7 +61,7 @@ func keyMask(c *convert.Call, mask *ir.Value, dt dtype.DType, batch, queries, ke
 	case 1:
 		position := ops.Counting(b, dtype.I64, keys)
 		bounds := func(from sym.Expr) *ir.Value {
-			return ops.Reshape(b, taken(c, ops.Cast(b, mask, dtype.I64), 0, from, batch), batch, unit, unit, unit)
+			return ops.Reshape(b, sliceOf(c, ops.Cast(b, mask, dtype.I64), 0, from, batch), batch, unit, unit, unit)
 		}
 		switch {
 		case c.Dims().EQ(shape[0], batch) == sym.Yes:
@@ -77,7 +77,7 @@ func keyMask(c *convert.Call, mask *ir.Value, dt dtype.DType, batch, queries, ke
 	case 3:
 		mask = ops.Reshape(b, mask, shape[0], unit, shape[1], shape[2])
 	case 4:
-		mask = taken(c, taken(c, mask, 2, keys.Sub(queries), queries), 3, sym.Const(0), keys)
+		mask = sliceOf(c, sliceOf(c, mask, 2, keys.Sub(queries), queries), 3, sym.Const(0), keys)
 	default:
 		c.Fault("a mask %s", mask.Type)
 	}
@@ -87,9 +87,9 @@ func keyMask(c *convert.Call, mask *ir.Value, dt dtype.DType, batch, queries, ke
 	return ops.Where(b, seen, ops.Scalar(b, dt, 0), ops.Scalar(b, dt, c.Float("mask_filter_value", -10000)))
 }
 
-// attended returns the attention of all heads, merged to [B, S, N·D], and its weights. bias is added to the scores and
-// may be nil; past is P.
-func attended(c *convert.Call, q, k, v, bias *ir.Value, past sym.Expr) (*ir.Value, *ir.Value) {
+// attendHeads returns the attention of all heads, merged to [B, S, N·D], and its weights. bias is added to the scores
+// and may be nil; past is P.
+func attendHeads(c *convert.Call, q, k, v, bias *ir.Value, past sym.Expr) (*ir.Value, *ir.Value) {
 	x := ops.AttentionOperands{Query: q, Key: k, Value: v, Mask: bias}
 	y, scores := ops.Attention(c.Builder, x, ops.AttentionSettings{Scale: c.Float("scale", 0),
 		Causal: c.Int("unidirectional", 0) != 0, Past: past})
@@ -120,9 +120,9 @@ func selfAttention(c *convert.Call, weights, bias, mask, past, added *ir.Value,
 	for i, width := range widths {
 		var shift *ir.Value
 		if bias != nil {
-			shift = taken(c, bias, 0, from, width)
+			shift = sliceOf(c, bias, 0, from, width)
 		}
-		parts[i] = byHead(c, project(taken(c, weights, 1, from, width), shift), count)
+		parts[i] = byHead(c, project(sliceOf(c, weights, 1, from, width), shift), count)
 		from = from.Add(width)
 	}
 	q, k, v := parts[0], parts[1], parts[2]
@@ -133,7 +133,7 @@ func selfAttention(c *convert.Call, weights, bias, mask, past, added *ir.Value,
 		}
 		s := past.Type.Shape
 		half := func(i int64) *ir.Value {
-			return ops.Reshape(b, taken(c, past, 0, sym.Const(i), sym.Const(1)), s[1:]...)
+			return ops.Reshape(b, sliceOf(c, past, 0, sym.Const(i), sym.Const(1)), s[1:]...)
 		}
 		before = s[3]
 		k, v = ops.Concat(b, 2, half(0), k), ops.Concat(b, 2, half(1), v)
@@ -141,7 +141,7 @@ func selfAttention(c *convert.Call, weights, bias, mask, past, added *ir.Value,
 	if mask != nil {
 		added = plus(c, keyMask(c, mask, q.Type.DType, x.Type.Shape[0], q.Type.Shape[2], k.Type.Shape[2]), added)
 	}
-	y, _ := attended(c, q, k, v, added, before)
+	y, _ := attendHeads(c, q, k, v, added, before)
 	out := []*ir.Value{y}
 	if c.Outputs > 1 {
 		one := func(v *ir.Value) *ir.Value {
@@ -163,7 +163,7 @@ func quantizedAttention(c *convert.Call) []*ir.Value {
 	from := sym.Const(0)
 	project := func(w, shift *ir.Value) *ir.Value {
 		width := w.Type.Shape[1]
-		columns := func(v *ir.Value) *ir.Value { return taken(c, v, 0, from, width) }
+		columns := func(v *ir.Value) *ir.Value { return sliceOf(c, v, 0, from, width) }
 		y := integerProduct(c, c.Input(0), w, c.Input(3), columnwise(c.Input(4), columns), c.Optional(6),
 			columnwise(c.Optional(7), columns))
 		from = from.Add(width)
@@ -181,7 +181,7 @@ func multiHeadAttention(c *convert.Call) []*ir.Value {
 	// packed takes the i-th of the tensors that [B, S, N, n, D] holds.
 	packed := func(x *ir.Value, i int64) *ir.Value {
 		s := x.Type.Shape
-		return ops.Reshape(b, taken(c, x, 3, sym.Const(i), sym.Const(1)), s[0], s[1], s[2].Mul(s[4]))
+		return ops.Reshape(b, sliceOf(c, x, 3, sym.Const(i), sym.Const(1)), s[0], s[1], s[2].Mul(s[4]))
 	}
 	switch {
 	case k == nil && len(q.Type.Shape) == 5:
@@ -201,7 +201,7 @@ func multiHeadAttention(c *convert.Call) []*ir.Value {
 		from := sym.Const(0)
 		for _, x := range []**ir.Value{&q, &k, &v} {
 			width := (*x).Type.Shape[2]
-			*x = ops.Binary(b, ops.Add, *x, taken(c, bias, 0, from, width))
+			*x = ops.Binary(b, ops.Add, *x, sliceOf(c, bias, 0, from, width))
 			from = from.Add(width)
 		}
 	}
@@ -221,7 +221,7 @@ func multiHeadAttention(c *convert.Call) []*ir.Value {
 	if mask := c.Optional(4); mask != nil {
 		added = plus(c, keyMask(c, mask, q.Type.DType, q.Type.Shape[0], q.Type.Shape[2], k.Type.Shape[2]), added)
 	}
-	y, weights := attended(c, q, k, v, added, before)
+	y, weights := attendHeads(c, q, k, v, added, before)
 	return []*ir.Value{y, k, v, weights}
 }
 
@@ -242,8 +242,8 @@ func groupQueryAttention(c *convert.Call) []*ir.Value {
 		size := q.Type.Shape[2].FloorDiv(sym.Const(count + 2*groups))
 		wide, narrow := size.Mul(sym.Const(count)), size.Mul(sym.Const(groups))
 		packed := q
-		q, k, v = taken(c, packed, 2, sym.Const(0), wide), taken(c, packed, 2, wide, narrow),
-			taken(c, packed, 2, wide.Add(narrow), narrow)
+		q, k, v = sliceOf(c, packed, 2, sym.Const(0), wide), sliceOf(c, packed, 2, wide, narrow),
+			sliceOf(c, packed, 2, wide.Add(narrow), narrow)
 	} else if v == nil {
 		c.Fault("values are missing")
 	}
@@ -278,7 +278,7 @@ func groupQueryAttention(c *convert.Call) []*ir.Value {
 			longest := ops.Binary(b, ops.Max, total, ops.Integers(b, ir.Type{DType: dtype.I64}, []sym.Expr{before}))
 			all = c.Decided(longest, before.Add(queries))[0]
 		}
-		k, v = cached(c, past, k, first, all), cached(c, c.Input(4), v, first, all)
+		k, v = writeCache(c, past, k, first, all), writeCache(c, c.Input(4), v, first, all)
 	}
 	x := ops.AttentionOperands{Query: q, Key: k, Value: v, Mask: c.Optional(10), First: first}
 	s := ops.AttentionSettings{Scale: c.Float("scale", 0), Softcap: c.Float("softcap", 0), Causal: c.Int("causal", 1) != 0}
@@ -327,9 +327,9 @@ func dimsOf(g *convert.Scope, name string) []*wire.Dimension {
 	return nil
 }
 
-// cached writes new entries [B, G, S, D] into a cache [B, G, P, D], which is first extended to `all` entries. first has
-// the position of each sequence's first new entry.
-func cached(c *convert.Call, cache, news, first *ir.Value, all sym.Expr) *ir.Value {
+// writeCache writes new entries [B, G, S, D] into a cache [B, G, P, D], which is first extended to `all` entries. first
+// has the position of each sequence's first new entry.
+func writeCache(c *convert.Call, cache, news, first *ir.Value, all sym.Expr) *ir.Value {
 	b, n := c.Builder, news.Type.Shape
 	if more := c.Dims().Simplify(all.Sub(cache.Type.Shape[2])); !more.Equal(sym.Const(0)) {
 		end := []sym.Expr{sym.Const(0), sym.Const(0), more, sym.Const(0)}

@@ -20,8 +20,8 @@ func biasSplitGelu(c *convert.Call) []*ir.Value {
 		c.Fault("an input %s", x.Type)
 	}
 	half := x.Type.Shape[last].FloorDiv(sym.Const(2))
-	gate := ops.Activation(c.Builder, "gelu", taken(c, x, last, half, half))
-	return convert.One(ops.Binary(c.Builder, ops.Mul, taken(c, x, last, sym.Const(0), half), gate))
+	gate := ops.Activation(c.Builder, "gelu", sliceOf(c, x, last, half, half))
+	return convert.One(ops.Binary(c.Builder, ops.Mul, sliceOf(c, x, last, sym.Const(0), half), gate))
 }
 
 // groupNorm normalizes groups of channels. Channels are the last axis unless channels_last is 0; x · sigmoid(x) follows
@@ -85,15 +85,15 @@ func codedProduct(c *convert.Call) []*ir.Value {
 	all := sym.Const(rows * columns)
 	nibbles := unpacked(c, 1, 4)
 	pairs := ops.Reshape(b, nibbles, convert.Count(nibbles.Type.Shape).FloorDiv(sym.Const(2)), sym.Const(2))
-	pairs = ops.Concat(b, 1, taken(c, pairs, 1, sym.Const(1), sym.Const(1)),
-		taken(c, pairs, 1, sym.Const(0), sym.Const(1)))
-	flat := taken(c, ops.Reshape(b, pairs, convert.Count(nibbles.Type.Shape)), 0, sym.Const(0), all)
+	pairs = ops.Concat(b, 1, sliceOf(c, pairs, 1, sym.Const(1), sym.Const(1)),
+		sliceOf(c, pairs, 1, sym.Const(0), sym.Const(1)))
+	flat := sliceOf(c, ops.Reshape(b, pairs, convert.Count(nibbles.Type.Shape)), 0, sym.Const(0), all)
 	dt := c.Input(2).Type.DType
 	table := ops.Cast(b, b.Constant("codes", tensor.Of(codes[kind][:]...)), dt)
 	values := ops.Gather(b, table, ops.Cast(b, flat, dtype.I32), 0)
 	blocks := sym.Const((rows*columns + size - 1) / size)
 	largest := ops.Expand(b, ops.Reshape(b, c.Input(2), blocks, sym.Const(1)), blocks, sym.Const(size))
-	largest = taken(c, ops.Reshape(b, largest, blocks.Mul(sym.Const(size))), 0, sym.Const(0), all)
+	largest = sliceOf(c, ops.Reshape(b, largest, blocks.Mul(sym.Const(size))), 0, sym.Const(0), all)
 	weights := ops.Reshape(b, ops.Binary(b, ops.Mul, values, largest), sym.Const(rows), sym.Const(columns))
 	return convert.One(ops.MatMul(b, c.Input(0), weights, false, true))
 }

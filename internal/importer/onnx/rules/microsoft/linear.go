@@ -88,7 +88,7 @@ func fusedProduct(c *convert.Call) *ir.Value {
 	if len(x.Type.Shape) > 1 && len(y.Type.Shape) > 1 {
 		z = ops.MatMul(c.Builder, x, y, turnA, turnB)
 	} else {
-		z = ops.MatMulAny(c.Builder, turned(c, x, turnA), turned(c, y, turnB))
+		z = ops.MatMulAny(c.Builder, transposeIf(c, x, turnA), transposeIf(c, y, turnB))
 	}
 	if alpha := c.Float("alpha", 1); alpha != 1 {
 		z = core.Scaled(c, z, alpha)
@@ -96,8 +96,8 @@ func fusedProduct(c *convert.Call) *ir.Value {
 	return z
 }
 
-// turned exchanges the last two axes of v if turn is true.
-func turned(c *convert.Call, v *ir.Value, turn bool) *ir.Value {
+// transposeIf exchanges the last two axes of v if turn is true.
+func transposeIf(c *convert.Call, v *ir.Value, turn bool) *ir.Value {
 	if !turn {
 		return v
 	}

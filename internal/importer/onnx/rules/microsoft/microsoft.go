@@ -29,9 +29,9 @@ func times(c *convert.Call, x, y *ir.Value) *ir.Value {
 	return ops.Binary(c.Builder, ops.Mul, x, y)
 }
 
-// taken returns the extent elements of an axis that start at begin; the conditions that they lie within the axis become
-// conditions of the model.
-func taken(c *convert.Call, v *ir.Value, axis int, begin, extent sym.Expr) *ir.Value {
+// sliceOf returns the extent elements of an axis that start at begin; the conditions that they lie within the axis
+// become conditions of the model.
+func sliceOf(c *convert.Call, v *ir.Value, axis int, begin, extent sym.Expr) *ir.Value {
 	if axis >= len(v.Type.Shape) {
 		c.Fault("%s has rank %d", v.Name, len(v.Type.Shape))
 	}
@@ -105,8 +105,8 @@ func embedNormalization(c *convert.Call) []*ir.Value {
 	return out
 }
 
-// at returns the rule of an operator of ai.onnx at a version.
-func at(version int64, name string) convert.Rule {
+// ruleOfVersion returns the rule of an operator of ai.onnx at a version.
+func ruleOfVersion(version int64, name string) convert.Rule {
 	return func(c *convert.Call) []*ir.Value {
 		c.Version = version
 		convert := c.Scope.Source.Rules.Rule(name, version)

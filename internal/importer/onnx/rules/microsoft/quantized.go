@@ -187,7 +187,7 @@ func dynamicProduct(c *convert.Call) []*ir.Value {
 // If the result has no scale, it stays f32.
 func quantizedGemm(c *convert.Call) []*ir.Value {
 	b := c.Builder
-	x, w := turned(c, c.Input(0), c.Int("transA", 0) != 0), turned(c, c.Input(3), c.Int("transB", 0) != 0)
+	x, w := transposeIf(c, c.Input(0), c.Int("transA", 0) != 0), transposeIf(c, c.Input(3), c.Int("transB", 0) != 0)
 	sums := ops.MatMulInteger(b, x, c.Optional(2), w, c.Optional(5))
 	sums = plus(c, sums, c.Optional(6))
 	scale := ops.Binary(b, ops.Mul, core.WideScale(c, c.Input(1), 0), core.WideScale(c, c.Input(4), 0))
@@ -245,7 +245,7 @@ func packedProduct(c *convert.Call) []*ir.Value {
 	case given.Type.DType == dtype.U8:
 		zero = unpacked(c, 3, bits)
 		zero = ops.Reshape(b, zero, sym.Const(rows), convert.Count(zero.Type.Shape).FloorDiv(sym.Const(rows)))
-		zero = taken(c, zero, 1, sym.Const(0), sym.Const(blocks))
+		zero = sliceOf(c, zero, 1, sym.Const(0), sym.Const(blocks))
 	default:
 		zero = ops.Reshape(b, given, sym.Const(rows), sym.Const(blocks))
 	}
@@ -257,15 +257,15 @@ func packedProduct(c *convert.Call) []*ir.Value {
 			}
 			each := ops.Expand(b, ops.Reshape(b, v, sym.Const(rows), sym.Const(blocks), sym.Const(1)), sym.Const(rows),
 				sym.Const(blocks), sym.Const(size))
-			return taken(c, ops.Reshape(b, each, sym.Const(rows), sym.Const(blocks*size)), 1, sym.Const(0), sym.Const(columns))
+			return sliceOf(c, ops.Reshape(b, each, sym.Const(rows), sym.Const(blocks*size)), 1, sym.Const(0), sym.Const(columns))
 		}
-		weights = taken(c, weights, 1, sym.Const(0), sym.Const(columns))
+		weights = sliceOf(c, weights, 1, sym.Const(0), sym.Const(columns))
 		dt := scale.Type.DType
 		real = ops.Binary(b, ops.Mul, ops.Binary(b, ops.Sub, ops.Cast(b, weights, dt), spread(ops.Cast(b, zero, dt))),
 			spread(scale))
 	} else {
 		real = ops.Dequantize(b, weights, scale, zero, scale.Type.DType, ops.Quantization{Axis: 1, Block: size})
-		real = taken(c, real, 1, sym.Const(0), sym.Const(columns))
+		real = sliceOf(c, real, 1, sym.Const(0), sym.Const(columns))
 	}
 	y := ops.MatMul(b, c.Input(0), real, false, true)
 	if c.Int("accuracy_level", 0) == levelOfBytes {
@@ -290,7 +290,7 @@ func gatherPacked(c *convert.Call) []*ir.Value {
 		if data = unpacked(c, 0, bits); zero != nil {
 			zero = unpacked(c, 3, bits)
 			extent := c.Input(2).Type.Shape[rank-1]
-			zero = taken(c, zero, rank-1, sym.Const(0), extent)
+			zero = sliceOf(c, zero, rank-1, sym.Const(0), extent)
 		} else {
 			zero = ops.Expand(b, ops.Cast(b, c.Number(1<<(bits-1)), data.Type.DType), c.Input(2).Type.Shape...)
 		}

@@ -14,7 +14,8 @@ var Rules = convert.Table{Rules: convert.Merged(
 		"Gelu": exactGelu, "BiasGelu": biasGelu, "FastGelu": fastGelu, "QuickGelu": quickGelu,
 		"SkipLayerNormalization": skipNormalization(true), "SkipSimplifiedLayerNormalization": skipNormalization(false),
 		"EmbedLayerNormalization": embedNormalization,
-		"GatherND":                core.GatherND, "GridSample": at(16, "GridSample"), "Pad": at(13, "Pad"),
+		"GatherND":                core.GatherND, "GridSample": ruleOfVersion(16, "GridSample"),
+		"Pad":   ruleOfVersion(13, "Pad"),
 		"Range": rangeOfOne,
 		"Trilu": core.Trilu, "ExpandDims": expandDims, "CDist": distances,
 

@@ -39,9 +39,9 @@ func reals(c *convert.Call, dt dtype.DType, x []float64) *ir.Value {
 	return c.Builder.Constant("c", t)
 }
 
-// along requires that a list has one element, or one for each feature: the extent of x's last axis. what names the list
-// in errors.
-func along(c *convert.Call, x *ir.Value, n int, what string) {
+// requirePerFeature requires that a list has one element, or one for each feature: the extent of x's last axis. what
+// names the list in errors.
+func requirePerFeature(c *convert.Call, x *ir.Value, n int, what string) {
 	if n == 0 || len(x.Type.Shape) == 0 {
 		c.Fault("%d %s for samples %s", n, what, x.Type)
 	}
@@ -128,7 +128,7 @@ func imputer(c *convert.Call) []*ir.Value {
 			values = append(values, float64(v))
 		}
 	}
-	along(c, x, len(values), "imputed values")
+	requirePerFeature(c, x, len(values), "imputed values")
 	if math.IsNaN(replaced) {
 		return convert.One(ops.Where(b, ops.Unary(b, ops.IsNaN, x), reals(c, dt, values), x))
 	}
@@ -171,7 +171,7 @@ func scaler(c *convert.Call) []*ir.Value {
 		f    ops.BinaryFunction
 	}{{"offset", ops.Sub}, {"scale", ops.Mul}} {
 		if values := c.Floats(step.name); values != nil {
-			along(c, x, len(values), step.name+"s")
+			requirePerFeature(c, x, len(values), step.name+"s")
 			x = ops.Binary(b, step.f, x, reals(c, dt, values))
 		}
 	}

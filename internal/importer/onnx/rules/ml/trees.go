@@ -152,9 +152,9 @@ const treeMember = 6
 // treeID identifies a node as versions 1 to 4 do: by the numbers of its tree and of the node within the tree.
 type treeID struct{ tree, node int64 }
 
-// numbered reads the trees of versions 1 to 4. The first node of each tree is its root. The attributes that begin with
+// readTrees reads the trees of versions 1 to 4. The first node of each tree is its root. The attributes that begin with
 // prefix hold the weights that leaves add to targets.
-func numbered(c *convert.Call, prefix string, targets int64) *ops.Forest {
+func readTrees(c *convert.Call, prefix string, targets int64) *ops.Forest {
 	names := treeIDs(c, "nodes_treeids", "nodes_nodeids")
 	features, modes, splits := c.Ints("nodes_featureids"), c.Strings("nodes_modes"), numbersOf(c, "nodes_values")
 	yes, no, missing := c.Ints("nodes_truenodeids"), c.Ints("nodes_falsenodeids"),
@@ -260,7 +260,7 @@ func treeRegressor(c *convert.Call) []*ir.Value {
 	if how < 0 || targets < 1 || targets > convert.ExtentLimit {
 		c.Fault("%d targets of trees combined by %q", targets, c.StringAttribute("aggregate_function", "SUM"))
 	}
-	f := numbered(c, "target", targets)
+	f := readTrees(c, "target", targets)
 	y := ops.Trees(c.Builder, samples(c, f), f, targets, treeAggregateNames[how], base(c, targets))
 	return convert.One(ops.Cast(c.Builder, transformed(c, y, c.StringAttribute("post_transform", "NONE")), dtype.F32))
 }
@@ -282,7 +282,7 @@ func base(c *convert.Call, targets int64) []float64 {
 func treeClassifier(c *convert.Call) []*ir.Value {
 	labels := labelsOf(c, "classlabels_int64s")
 	classes := max(labels.count, 1)
-	f := numbered(c, "class", classes)
+	f := readTrees(c, "class", classes)
 	single := classes <= 2 && len(f.Targets) > 0 && !slices.ContainsFunc(f.Targets, func(to int32) bool {
 		return to != f.Targets[0]
 	})
@@ -333,11 +333,11 @@ func tensorNumbers(c *convert.Call, name string) []float64 {
 	if t == nil || !t.DType().IsFloat() && !t.DType().IsInt() {
 		c.Fault("attribute %s, a tensor of numbers, is missing", name)
 	}
-	return listed(t)
+	return floatsOf(t)
 }
 
-// listed returns the elements of a tensor of floats or integers.
-func listed(t *tensor.Tensor) []float64 {
+// floatsOf returns the elements of a tensor of floats or integers.
+func floatsOf(t *tensor.Tensor) []float64 {
 	out := make([]float64, t.Len())
 	for i := range out {
 		if t.DType().IsFloat() {
@@ -389,17 +389,17 @@ func members(c *convert.Call, g *ensemble) {
 			n.mode += ops.TreeMissing
 		}
 		if mode == treeMember {
-			members = g.among(i, n, members)
+			members = g.testMembers(i, n, members)
 			continue
 		}
 		g.nodes[i] = n
 	}
 }
 
-// among replaces node i, which tests whether n's feature is one of the members up to the first NaN, by a chain of nodes
-// that test equality. It returns the members after the NaN. If there are no members, the node compares with NaN, which
-// nothing equals.
-func (g *ensemble) among(i int, n treeNode, members []float64) []float64 {
+// testMembers replaces node i, which tests whether n's feature is one of the members up to the first NaN, by a chain of
+// nodes that test equality. It returns the members after the NaN. If there are no members, the node compares with NaN,
+// which nothing equals.
+func (g *ensemble) testMembers(i int, n treeNode, members []float64) []float64 {
 	n.mode += ops.TreeModes["=="]
 	end := slices.IndexFunc(members, math.IsNaN)
 	rest := members[len(members):]

@@ -70,8 +70,8 @@ func compared(c *convert.Call, v vectors) *ir.Value {
 	return nil
 }
 
-// weighed returns x times a matrix of weights, [len(weights)/columns, columns], plus a shift for each column.
-func weighed(c *convert.Call, x *ir.Value, weights []float64, shifts []float64) *ir.Value {
+// affine returns x times a matrix of weights, [len(weights)/columns, columns], plus a shift for each column.
+func affine(c *convert.Call, x *ir.Value, weights []float64, shifts []float64) *ir.Value {
 	b, columns := c.Builder, int64(len(shifts))
 	matrix := ops.Reshape(b, reals(c, dtype.F64, weights), sym.Const(int64(len(weights))/columns), sym.Const(columns))
 	return ops.Binary(b, ops.Add, ops.MatMul(b, x, matrix, false, false), reals(c, dtype.F64, shifts))
@@ -85,9 +85,9 @@ func vectorRegressor(c *convert.Call) []*ir.Value {
 	}
 	var y *ir.Value
 	if v := vectorsOf(c, count); count > 0 && len(v.rows) > 0 {
-		y = weighed(c, compared(c, v), weights, shift)
+		y = affine(c, compared(c, v), weights, shift)
 	} else {
-		y = weighed(c, features(c, int64(len(weights))), weights, shift)
+		y = affine(c, features(c, int64(len(weights))), weights, shift)
 	}
 	if c.Int("one_class", 0) != 0 {
 		inside := ops.Binary(b, ops.Gt, y, c.Scalar(dtype.F64, 0))
@@ -133,14 +133,14 @@ func vectorClassifier(c *convert.Call) []*ir.Value {
 		c.Fault("there are no support vectors")
 	}
 	table, wins := competitions(counts, weights, total)
-	scores := weighed(c, compared(c, v), table, shifts)
+	scores := affine(c, compared(c, v), table, shifts)
 	// Each competition is a vote for its first class or its second.
 	won := ops.Cast(b, ops.Binary(b, ops.Gt, scores, c.Scalar(dtype.F64, 0)), dtype.F64)
-	votes := weighed(c, won, wins, losses(wins, classes))
+	votes := affine(c, won, wins, losses(wins, classes))
 	label := labelled(c, ops.ArgMax(b, votes, 1, false, false, false), labels)
 	switch {
 	case c.Has("prob_a"):
-		scores = coupled(c, scores, classes)
+		scores = pairwiseProbabilities(c, scores, classes)
 	case classes == 2:
 		scores = twoClasses(c, scores, false, post)
 	}
@@ -186,9 +186,9 @@ func losses(wins []float64, classes int64) []float64 {
 	return out
 }
 
-// coupled returns the probabilities of the classes from the scores of competitions: prob_a and prob_b turn each score
-// into the probability that the first class wins.
-func coupled(c *convert.Call, scores *ir.Value, classes int64) *ir.Value {
+// pairwiseProbabilities returns the probabilities of the classes from the scores of competitions: prob_a and prob_b
+// turn each score into the probability that the first class wins.
+func pairwiseProbabilities(c *convert.Call, scores *ir.Value, classes int64) *ir.Value {
 	b, wide := c.Builder, dtype.F64
 	slopes, shifts := c.Floats("prob_a"), c.Floats("prob_b")
 	if pairs := classes * (classes - 1) / 2; int64(len(slopes)) != pairs || int64(len(shifts)) != pairs {
@@ -215,6 +215,6 @@ func vectorless(c *convert.Call, labels classLabels, weights, shifts []float64, 
 	for i := range all {
 		all[i] = shifts[0]
 	}
-	scores := weighed(c, features(c, width), columns, all)
+	scores := affine(c, features(c, width), columns, all)
 	return classified(c, scores, labels, post)
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/weirml/weir/internal/ir"
 )
 
-// given returns the first input, which may be a tensor, a sequence or an optional; nil if there is none.
-func given(c *convert.Call) *ir.Value {
+// firstInput returns the first input, which may be a tensor, a sequence or an optional; nil if there is none.
+func firstInput(c *convert.Call) *ir.Value {
 	if len(c.In) == 0 {
 		return nil
 	}
@@ -19,7 +19,7 @@ func given(c *convert.Call) *ir.Value {
 // attribute's type.
 func optional(c *convert.Call) []*ir.Value {
 	g := c.Scope
-	if v := given(c); v != nil {
+	if v := firstInput(c); v != nil {
 		f := g.FormOf(v)
 		if f.Kind >= convert.Optional {
 			c.Fault("an optional of %s", f)
@@ -45,7 +45,7 @@ func optional(c *convert.Call) []*ir.Value {
 // optionalHasElement converts OptionalHasElement. An input that is not an optional has an element; a missing input has
 // none.
 func optionalHasElement(c *convert.Call) []*ir.Value {
-	v := given(c)
+	v := firstInput(c)
 	if v == nil {
 		return convert.One(c.Scope.Truth(false))
 	}
@@ -57,7 +57,7 @@ func optionalHasElement(c *convert.Call) []*ir.Value {
 
 // optionalGetElement converts OptionalGetElement.
 func optionalGetElement(c *convert.Call) []*ir.Value {
-	v := given(c)
+	v := firstInput(c)
 	if v == nil {
 		c.Fault("the input is missing")
 	}

@@ -254,7 +254,7 @@ func concatFromSequence(c *convert.Call) []*ir.Value {
 	s := sequence(c, 0)
 	stack := c.Int("new_axis", 0) != 0
 	if !s.Listed {
-		return convert.One(joined(c, s, stack))
+		return convert.One(concatenated(c, s, stack))
 	}
 	if len(s.List) == 0 {
 		c.Fault("an empty sequence")
@@ -284,8 +284,8 @@ func concatFromSequence(c *convert.Call) []*ir.Value {
 	return convert.One(x)
 }
 
-// joined concatenates a sequence that is not a list.
-func joined(c *convert.Call, s *convert.Composite, stack bool) *ir.Value {
+// concatenated concatenates a sequence that is not a list.
+func concatenated(c *convert.Call, s *convert.Composite, stack bool) *ir.Value {
 	shape := slices.Clone(s.Of.Shape)
 	l, pool := list(c.Scope, s)
 	declared := declaredShape(c, 0)

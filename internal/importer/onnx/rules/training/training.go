@@ -15,7 +15,7 @@ type step struct {
 	dt           dtype.DType // of the tensors at hand
 }
 
-func (s *step) of(x float64) *ir.Value { return s.Scalar(s.dt, x) }
+func (s *step) scalar(x float64) *ir.Value { return s.Scalar(s.dt, x) }
 
 func (s *step) add(x, y *ir.Value) *ir.Value { return ops.Binary(s.Builder, ops.Add, x, y) }
 
@@ -25,12 +25,12 @@ func (s *step) mul(x, y *ir.Value) *ir.Value { return ops.Binary(s.Builder, ops.
 
 func (s *step) div(x, y *ir.Value) *ir.Value { return ops.Binary(s.Builder, ops.Div, x, y) }
 
-// as converts a scalar to the tensors' type.
-func (s *step) as(x *ir.Value) *ir.Value { return ops.Cast(s.Builder, x, s.dt) }
+// cast converts a scalar to the tensors' type.
+func (s *step) cast(x *ir.Value) *ir.Value { return ops.Cast(s.Builder, x, s.dt) }
 
 // blend returns a·x + b·y.
 func (s *step) blend(a float64, x *ir.Value, b float64, y *ir.Value) *ir.Value {
-	return s.add(s.mul(s.of(a), x), s.mul(s.of(b), y))
+	return s.add(s.mul(s.scalar(a), x), s.mul(s.scalar(b), y))
 }
 
 // first returns x in step 0, and y in later steps; both are f64.
@@ -62,7 +62,7 @@ func steps(c *convert.Call, groups int, update func(s *step, x []*ir.Value) []*i
 		}
 		s.dt = x[0].Type.DType
 		// The regularisation term's gradient, norm_coefficient · weight, is added.
-		x[1] = s.add(s.mul(s.of(c.Float("norm_coefficient", 0)), x[0]), x[1])
+		x[1] = s.add(s.mul(s.scalar(c.Float("norm_coefficient", 0)), x[0]), x[1])
 		for k, v := range update(s, x) {
 			out[k*count+i] = v
 		}
@@ -75,9 +75,9 @@ func steps(c *convert.Call, groups int, update func(s *step, x []*ir.Value) []*i
 func adagrad(c *convert.Call) []*ir.Value {
 	return steps(c, 3, func(s *step, x []*ir.Value) []*ir.Value {
 		one := s.Scalar(dtype.F64, 1)
-		rate := s.as(s.div(s.rate, s.add(one, s.mul(s.number, s.Scalar(dtype.F64, c.Float("decay_factor", 0))))))
+		rate := s.cast(s.div(s.rate, s.add(one, s.mul(s.number, s.Scalar(dtype.F64, c.Float("decay_factor", 0))))))
 		squares := s.add(x[2], s.mul(x[1], x[1]))
-		root := s.add(ops.Unary(c.Builder, ops.Sqrt, squares), s.of(c.Float("epsilon", 1e-6)))
+		root := s.add(ops.Unary(c.Builder, ops.Sqrt, squares), s.scalar(c.Float("epsilon", 1e-6)))
 		return []*ir.Value{s.sub(x[0], s.div(s.mul(rate, x[1]), root)), squares}
 	})
 }
@@ -92,12 +92,12 @@ func adam(c *convert.Call) []*ir.Value {
 			number := s.first(s.Scalar(dtype.F64, 1), s.number)
 			return s.sub(s.Scalar(dtype.F64, 1), ops.Binary(b, ops.Pow, s.Scalar(dtype.F64, base), number))
 		}
-		rate := s.as(s.first(s.rate, s.div(s.mul(s.rate, ops.Unary(b, ops.Sqrt, left(beta))), left(alpha))))
+		rate := s.cast(s.first(s.rate, s.div(s.mul(s.rate, ops.Unary(b, ops.Sqrt, left(beta))), left(alpha))))
 		mean := s.blend(alpha, x[2], 1-alpha, x[1])
 		squares := s.blend(beta, x[3], 1-beta, s.mul(x[1], x[1]))
-		root := s.add(ops.Unary(b, ops.Sqrt, squares), s.of(c.Float("epsilon", 1e-6)))
+		root := s.add(ops.Unary(b, ops.Sqrt, squares), s.scalar(c.Float("epsilon", 1e-6)))
 		y := s.sub(x[0], s.mul(rate, s.div(mean, root)))
-		return []*ir.Value{s.mul(s.of(1-c.Float("norm_coefficient_post", 0)), y), mean, squares}
+		return []*ir.Value{s.mul(s.scalar(1-c.Float("norm_coefficient_post", 0)), y), mean, squares}
 	})
 }
 
@@ -108,14 +108,14 @@ func momentum(c *convert.Call) []*ir.Value {
 		c.Fault("mode is %q, it must be standard or nesterov", mode)
 	}
 	return steps(c, 3, func(s *step, x []*ir.Value) []*ir.Value {
-		alpha := s.of(c.Float("alpha", 0))
-		share := s.as(s.first(s.Scalar(dtype.F64, 1), s.Scalar(dtype.F64, c.Float("beta", 0))))
+		alpha := s.scalar(c.Float("alpha", 0))
+		share := s.cast(s.first(s.Scalar(dtype.F64, 1), s.Scalar(dtype.F64, c.Float("beta", 0))))
 		sum := s.add(s.mul(alpha, x[2]), s.mul(share, x[1]))
 		way := sum
 		if mode == "nesterov" {
 			way = s.add(x[1], s.mul(alpha, sum))
 		}
-		return []*ir.Value{s.sub(x[0], s.mul(s.as(s.rate), way)), sum}
+		return []*ir.Value{s.sub(x[0], s.mul(s.cast(s.rate), way)), sum}
 	})
 }
 
