@@ -379,7 +379,7 @@ func (c *call) projection(directions, rows int64) (x, w, b string) {
 	return c.of(from), c.concatenate(weights), c.concatenate(biases)
 }
 
-// concatenate concatenates values along axis 0; "" if there are none.
+// concatenate joins values along axis 0; "" if there are none.
 func (c *call) concatenate(list []string) string {
 	switch len(list) {
 	case 0:

@@ -66,7 +66,7 @@ func (c *call) drawn(own dtype.DType) (dtype.DType, []sym.Expr) {
 	return c.dtype("dtype", own), shape
 }
 
-// drawnFloats is drawn; it refuses types that are not floats.
+// drawnFloats returns the type and the shape that drawn returns; it refuses types that are not floats.
 func (c *call) drawnFloats() (dtype.DType, []sym.Expr) {
 	dt, shape := c.drawn(dtype.F32)
 	if !dt.IsFloat() {

@@ -197,7 +197,7 @@ func (r *resampler) times() int64 {
 	return 0
 }
 
-// interpolate interpolates between the elements around each position; beyond the ends it repeats the last element.
+// interpolate returns weighted sums of the elements around each position; beyond the ends it repeats the last element.
 func (r *resampler) interpolate(x *ir.Value, kind resampling) *ir.Value {
 	at := r.positions()
 	if kind == linearly && !r.align {

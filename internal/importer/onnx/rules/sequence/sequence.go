@@ -284,7 +284,7 @@ func concatFromSequence(c *convert.Call) []*ir.Value {
 	return convert.One(x)
 }
 
-// concatenated concatenates a sequence that is not a list.
+// concatenated joins the tensors of a sequence that is not a list.
 func concatenated(c *convert.Call, s *convert.Composite, stack bool) *ir.Value {
 	shape := slices.Clone(s.Of.Shape)
 	l, pool := list(c.Scope, s)
