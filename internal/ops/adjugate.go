@@ -173,7 +173,7 @@ type eliminated struct {
 	sign                       *loop.Ref
 }
 
-// eliminated writes eliminationOf for the matrix of x at the index b; rest tells whether the row operations are kept.
+// eliminated writes eliminationOf for the matrix of x at the index b. rest reports whether the row operations are kept.
 func (k *Nest) eliminated(x *loop.Memory, b []sym.Expr, rest bool) eliminated {
 	size, last := x.Shape[len(b)], x.Shape[len(b)].Sub(one)
 	number := func(x float64) loop.Expr { return loop.Number(dtype.F64, x) }

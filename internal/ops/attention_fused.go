@@ -284,7 +284,7 @@ func (a *attentionKernel) blocks(row attentionRow, run attentionRun) {
 	})
 }
 
-// queriesBlock computes one block of queries: it copies them, scaled, goes through the blocks of keys of each segment
+// queriesBlock computes one block of queries: it copies and scales them, processes the blocks of keys of each segment
 // and stores the results.
 func (a *attentionKernel) queriesBlock(b *attentionBlock) {
 	k, row := a.Nest, b.row

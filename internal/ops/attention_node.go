@@ -160,8 +160,8 @@ func attentionNext(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
-// attentionReads reports whether queries of one type accept keys or values of another: the same type or, for f32, bf16,
-// which is widened as it is read, and i8, which has scales.
+// attentionReads reports whether queries of one type may be combined with keys or values of another type: with the same
+// type and, if they are f32, with bf16, which is widened as it is loaded, and i8, which has scales.
 func attentionReads(query, key dtype.DType) bool {
 	return key == query || query == dtype.F32 && (key == dtype.BF16 || key == dtype.I8)
 }

@@ -230,9 +230,9 @@ func convolutionMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tens
 	return []*tensor.Tensor{out}, nil
 }
 
-// HasHoles reports whether the weights of a convolution with its channels last have holes: elements of +0 that stand
-// for no weight, so that even an infinity that they would multiply takes no part. Weights of such a node that are 0 are
-// written −0.
+// HasHoles reports whether the weights of a convolution with its channels last have holes: elements of +0 that are not
+// weights, so that an infinity in the input is not multiplied by them. Weights of such a node that are 0 are stored as
+// −0.
 func HasHoles(n *ir.Node) bool { return n.Attrs.Bool("holes") }
 
 // convolutionIsFull reports whether the weights have no holes.

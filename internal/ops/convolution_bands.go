@@ -140,12 +140,12 @@ func convolutionBands(k *Nest, n *ir.Node) {
 			sums := f.begunStrip(count, dt, channel.Add(s[2]))
 			k.Serial("k", f.D.Simplify(end.Sub(first)), func(t sym.Expr) {
 				t = first.Add(t)
-				y, place := s[1].Mul(sym.Const(window.Strides[0])).Add(t.Mul(sym.Const(window.Dilations[0]))),
+				y, x := s[1].Mul(sym.Const(window.Strides[0])).Add(t.Mul(sym.Const(window.Dilations[0]))),
 					s[0].Mul(count).Mul(stride)
 				k.strip(sums, window, 1, func(int64) bool { return true }, func(i int64) loop.Expr {
 					return loop.Convert(dt, filter.Load(t, sym.Const(i), s[2]))
 				}, func(column int64) loop.Expr {
-					return loop.Convert(dt, band.Load(y, place.Add(sym.Const(column)), s[2]))
+					return loop.Convert(dt, band.Load(y, x.Add(sym.Const(column)), s[2]))
 				})
 			})
 			for p, sum := range sums {

@@ -22,8 +22,8 @@ func init() {
 // Stop returns x; derivatives treat it as a constant.
 func Stop(b *ir.Builder, x *ir.Value) *ir.Value { return b.Op("stop_gradient", nil, x) }
 
-// Custom returns ys with another derivative by xs than that of the nodes that computed them: back builds the
-// derivatives by xs, nil for none, from the derivatives by the results. It may read any value in scope.
+// Custom returns ys with derivatives by xs that back builds, instead of those of the nodes that computed ys. back
+// receives the derivatives by ys and returns those by xs, nil for none. It may read any value in scope.
 func Custom(b *ir.Builder, ys, xs []*ir.Value, back func(b *ir.Builder, up []*ir.Value) []*ir.Value) []*ir.Value {
 	region := &ir.Block{}
 	in, up := b.In(region), make([]*ir.Value, len(ys))
@@ -35,7 +35,7 @@ func Custom(b *ir.Builder, ys, xs []*ir.Value, back func(b *ir.Builder, up []*ir
 	return b.NodeWith("custom_gradient", ir.Attrs{"results": int64(len(ys))}, []*ir.Block{region}, inputs...).Outputs
 }
 
-// Marked returns the inputs that are the results of a node which only tells how to differentiate; nil for other nodes.
+// Marked returns the inputs that equal the results of a node that only changes derivatives; nil for other nodes.
 func Marked(n *ir.Node) []*ir.Value {
 	switch n.Op.Name() {
 	case "stop_gradient":

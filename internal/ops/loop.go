@@ -286,8 +286,8 @@ func carriedType(c *ir.Inference, n *ir.Node, i int, begins ir.Type, next *int) 
 	return ir.Type{DType: begins.DType, Shape: shape}, nil
 }
 
-// endOf returns the dimension of the next varying extent after the loop; it is created when the shape rule first asks
-// for it.
+// endOf returns the dimension of the next varying extent after the loop. It is created the first time that the shape
+// rule runs.
 func endOf(c *ir.Inference, n *ir.Node, next *int, param sym.Expr) sym.Expr {
 	names := NamesAttr(n, ends)
 	if *next == len(names) {

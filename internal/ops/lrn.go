@@ -85,7 +85,7 @@ func lrnWindow(k *Nest, n *ir.Node) {
 			k.Serial("k", sym.Const(size), func(j sym.Expr) {
 				add(first.Add(j), loop.Inside(first.Add(j), sym.Const(0), x.Shape[1]))
 			})
-		} else { // a file may ask for any window, but channels exist
+		} else { // the window may be longer than any number of channels
 			k.Serial("k", x.Shape[1], func(c sym.Expr) { add(c, loop.Inside(c, first, first.Add(sym.Const(size)))) })
 		}
 		base := plus(loop.Number(dt, n.Attrs.Float("bias", 1)),

@@ -67,8 +67,8 @@ func (w Blocks) Quantised(zeroTensor bool) Blocks {
 	return w
 }
 
-// MatMulBlocksBytes is MatMulBlocks of x as QuantizeBlocks gives it. Sums within a block are exact. The weights of a
-// word lie as Blocks.Step says.
+// MatMulBlocksBytes is MatMulBlocks for an x that QuantizeBlocks returned. Sums within a block are exact. Blocks.Step
+// describes the order of the weights of a word.
 func MatMulBlocksBytes(b *ir.Builder, x []*ir.Value, words, scale, zero *ir.Value, w Blocks) *ir.Value {
 	inputs := append(slices.Clone(x), words, scale)
 	if zero != nil {

@@ -43,7 +43,7 @@ type Def struct {
 	Linear bool
 	// Commutative: exchanging the two operands leaves the result equal to the bit.
 	Commutative bool
-	// Neutral is the second operand that leaves the first unchanged; nil if there is none, or if no pass asks.
+	// Neutral is the second operand that leaves the first unchanged; nil if there is none, or if no pass needs it.
 	Neutral *float64
 	// Alias: the result is the first input under another shape, in the input's memory.
 	Alias bool
@@ -90,13 +90,13 @@ type Def struct {
 	// change, is the section that is read. It returns false if all of the inputs are needed. nil: a section takes as
 	// much as the entire result.
 	Narrow func(c NarrowContext, n *ir.Node, want Section) (Reading, bool)
-	// Cut returns which section of the first input the section want of the only result is; Reading.In holds it. It
-	// returns false if the section cannot be written. nil: the result is no section of the first input. An operator with
-	// Cut has no Narrow.
+	// Cut returns which section of the first input the section want of the only result is; Reading.In holds it. It returns
+	// false if the section cannot be written. nil: the result is not a section of the first input. An operator with Cut
+	// has no Narrow.
 	Cut func(c NarrowContext, n *ir.Node, want Section) (Reading, bool)
 	// rows says how the result is computed in pieces of an axis: see rows.go. Without rows.axes it is not.
 	rows rowRule
-	// View says how the first output lies inside an input, if it needs no computation. It returns nil if it does.
+	// View returns the location of the first output inside an input; nil if the output must be computed.
 	View func(n *ir.Node, d *sym.Dims) *View
 	// Lowerings are loop nests, the best first.
 	Lowerings []Lowering

@@ -54,8 +54,8 @@ func (d *Def) LiesIn(n *ir.Node, output int, dims *sym.Dims) (input int, ok bool
 	return 0, false
 }
 
-// expansionOf expands the node in a scratch module and returns the value in which the result lies there; nil if there
-// is no expansion.
+// expansionOf expands the node in a scratch module and returns the value there that is the output; nil if there is no
+// expansion.
 func expansionOf(d *Def, n *ir.Node, dims *sym.Dims, output int) (root *ir.Value) {
 	scratch := &ir.Module{Dims: dims.Clone(), Limits: map[sym.Name]sym.Expr{}, Main: &ir.Func{Body: &ir.Block{}}}
 	var err error

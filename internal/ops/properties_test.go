@@ -204,8 +204,8 @@ func filled(x *tensor.Tensor, f func(v float64) float64) *tensor.Tensor {
 	return y
 }
 
-// checkNotNegative checks that a sample's results are not negative, if the rule says so for any inputs; and again with
-// the absolute values of the inputs, if it says so for such inputs.
+// checkNotNegative checks that the results are not negative for which the rule says so: those of the sample, and those
+// of the sample with the absolute values of its inputs.
 func checkNotNegative(_ *rand.Rand, d *Def, s Sample) (shown bool, err error) {
 	unsigned := Sample{Attrs: s.Attrs, Constant: []int{1}}
 	for _, x := range s.Inputs {
@@ -409,16 +409,16 @@ func checkNarrow(r *rand.Rand, d *Def, s Sample) (bool, error) {
 			return false, fmt.Errorf("it makes %v, which is neither %v nor the full axis", made, want[i])
 		}
 	}
-	part := Sample{Attrs: s.Attrs}
+	section := Sample{Attrs: s.Attrs}
 	if reading.Attrs != nil {
-		part.Attrs = reading.Attrs
+		section.Attrs = reading.Attrs
 	}
 	for i, in := range s.Inputs {
-		part.Inputs = append(part.Inputs, sectionOf(in, reading.In[i]))
+		section.Inputs = append(section.Inputs, sectionOf(in, reading.In[i]))
 	}
-	got := part.Inputs[0]
-	if d.Cut == nil { // otherwise the part that is read is the result
-		if _, _, got, err = applied(d.Op, part); err != nil {
+	got := section.Inputs[0]
+	if d.Cut == nil { // otherwise the section that is read is the result
+		if _, _, got, err = applied(d.Op, section); err != nil {
 			return false, fmt.Errorf("%v of the result: %w", want, err)
 		}
 	}

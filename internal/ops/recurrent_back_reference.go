@@ -44,7 +44,7 @@ func newRecurrentBackReference(n *ir.Node, in []*tensor.Tensor, d int, b int64) 
 	return m
 }
 
-// run goes through the steps from last to first and writes the results into out.
+// run computes the steps from last to first and writes the results into out.
 func (m *recurrentBackReference) run(back bool, out []*tensor.Tensor) {
 	shape, directions := m.in[backGates].Shape(), int64(len(m.n.Attrs.Ints("reverse")))
 	for s := range m.length {

@@ -53,8 +53,8 @@ func reshapeGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	return []*ir.Value{Reshape(g.Builder, up[0], n.Inputs[0].Type.Shape...)}
 }
 
-// reshapeAxes finds the operand's axis before which as many elements lie as before the result's axis, if a row of one
-// consists of full rows of the other.
+// reshapeAxes finds the operand's axis for which the product of the extents before it is that of the result's axis, if
+// a row of one consists of full rows of the other.
 func reshapeAxes(n *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool {
 	out, from := n.Outputs[0].Type.Shape, n.Inputs[0].Type.Shape
 	before := sym.Product(out[:axis]...)

@@ -160,7 +160,7 @@ func roiAxesOf(n *ir.Node, x, regions, images *tensor.Tensor, o, shape []int64,
 	return axes, image, nil
 }
 
-// roiAlignBackNest goes through the regions in order; the channels are independent.
+// roiAlignBackNest adds the derivatives region by region, in order; the channels are independent.
 func roiAlignBackNest(k *Nest, n *ir.Node) {
 	up, regions, images, out := k.In[1], k.In[2], k.In[3], k.Out[0]
 	dt := computing(out.DType)
@@ -225,8 +225,8 @@ func roiAlignBackSamples(r *rand.Rand) (out []Sample) {
 }
 
 // roiAlignLargestShape is the shape rule of roi_align_largest. For each result of roi_align with max, the operator
-// returns the index, in one channel of all images, of the element that is largest when weighted, the first of several
-// and −1 if it lies outside, and its weight.
+// returns the index, in one channel of all images, of the element that is largest when weighted (the first of several;
+// −1 if it lies outside), and its weight.
 func roiAlignLargestShape(c *ir.Inference, n *ir.Node) error {
 	if err := roiAlignShape(c, n); err != nil {
 		return err
@@ -242,7 +242,7 @@ func roiLargestGrad(_ *Gradients, n *ir.Node, _ []*ir.Value) []*ir.Value {
 	return make([]*ir.Value, len(n.Inputs))
 }
 
-// roiAlignLargestMean goes through the samples of roiAlignMean, and keeps the largest.
+// roiAlignLargestMean computes the samples of roiAlignMean and returns the largest one's index and weight.
 func roiAlignLargestMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	at, err := result(e, n, 0)
 	if err != nil {

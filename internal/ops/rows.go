@@ -17,7 +17,7 @@ type Piece struct {
 	Rows  int64
 }
 
-// rowRule says how an operator with one result is computed in pieces of an axis.
+// rowRule describes how an operator with one result is computed in pieces of an axis.
 type rowRule struct {
 	// axes sets, for each operand, the axis whose rows the result's rows are computed from; −1 if all of the operand is
 	// needed. It reports whether the node can be computed in pieces. aligned returns the axis of a broadcast operand
@@ -123,9 +123,9 @@ func Steps(values []int64, index sym.Expr) (e sym.Expr, ok bool) {
 	return e, steps <= mostSteps
 }
 
-// Rows returns, for each operand i, the axis in[i] whose rows RowsSeen tells for rows of the result along axis, or −1
-// if all of the operand is read. ok is false if the node cannot be computed in pieces of the axis, or if that is not
-// known.
+// Rows returns, for each operand i, the axis in[i] for which RowsSeen returns the rows that rows of the result along
+// axis read; −1 if all of the operand is read. ok is false if the node cannot be computed in pieces of the axis, or if
+// that is not known.
 func Rows(n *ir.Node, axis int) (in []int, ok bool) {
 	if len(n.Outputs) != 1 {
 		return nil, false

@@ -143,11 +143,11 @@ func scanMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tens
 	}
 	out := append([]*tensor.Tensor{}, in[:states]...)
 	for i := states; i < len(n.Outputs); i++ {
-		whole, err := result(e, n, i)
+		full, err := result(e, n, i)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, whole)
+		out = append(out, full)
 	}
 	for step := range count {
 		args := append([]*tensor.Tensor{}, out[:states]...)
@@ -158,7 +158,7 @@ func scanMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tens
 			if err != nil {
 				return nil, err
 			}
-			w.each(x.Shape(), step, func(whole, flat int64) { moveElement(slice, flat, x, whole) })
+			w.each(x.Shape(), step, func(full, flat int64) { moveElement(slice, flat, x, full) })
 			args = append(args, slice)
 		}
 		results, err := e.Run(body, args)
@@ -167,9 +167,9 @@ func scanMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tens
 		}
 		copy(out, results[:states])
 		for i, slice := range results[states:] {
-			whole := out[states+i]
-			w, _ := walkOf(n, "output", i, whole.Rank())
-			w.each(whole.Shape(), step, func(at, flat int64) { moveElement(whole, at, slice, flat) })
+			full := out[states+i]
+			w, _ := walkOf(n, "output", i, full.Rank())
+			w.each(full.Shape(), step, func(at, flat int64) { moveElement(full, at, slice, flat) })
 		}
 	}
 	return out, nil

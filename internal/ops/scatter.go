@@ -117,7 +117,7 @@ func scatterElementsMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*
 	return []*tensor.Tensor{out}, err
 }
 
-// scatterElementsSerial goes along the axis in order; the other axes are independent.
+// scatterElementsSerial processes the updates along the axis in order; the other axes are independent.
 func scatterElementsSerial(k *Nest, n *ir.Node) {
 	indices, updates, out := k.In[1], k.In[2], k.Out[0]
 	axis, _ := axisOf(n, n.Attrs.Int("axis", 0), len(out.Shape))
@@ -181,7 +181,7 @@ func scatterNDMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor
 	return []*tensor.Tensor{out}, err
 }
 
-// scatterNDSerial goes through the tuples of indices in order; the elements of a slice are independent.
+// scatterNDSerial processes the tuples of indices in order; the elements of a slice are independent.
 func scatterNDSerial(k *Nest, n *ir.Node) {
 	indices, updates, out := k.In[1], k.In[2], k.Out[0]
 	lead := len(indices.Shape) - 1

@@ -48,7 +48,7 @@ type Reading struct {
 	Attrs ir.Attrs  // of the node that computes it; nil: the node's own
 }
 
-// NarrowContext is what a Narrow rule may ask about the function that its node is in.
+// NarrowContext has the facts about a function that the Narrow rules of its nodes use.
 type NarrowContext struct {
 	Dims *sym.Dims
 	// Shared reports whether a value is a constant that other nodes read too: a section of it would be a second copy.

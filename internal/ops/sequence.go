@@ -103,8 +103,8 @@ func Cut(b *ir.Builder, x, lengths *ir.Value, axis int64, keep bool) List {
 	return List{n.Outputs[0], n.Outputs[1]}
 }
 
-// isSequence checks that there are so many inputs, that inputs 0 and 1 are a sequence, and that those from index from
-// on are i64 scalars.
+// isSequence checks the number of inputs, that inputs 0 and 1 are a sequence, and that the inputs from index `from` on
+// are i64 scalars.
 func isSequence(c *ir.Inference, n *ir.Node, inputs, from int) error {
 	if err := arity(n, inputs, inputs); err != nil {
 		return err

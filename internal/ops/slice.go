@@ -213,8 +213,8 @@ func sliceDeferred(n *ir.Node, in []*tensor.Tensor) *tensor.Tensor {
 	return t
 }
 
-// sliceSection composes the slice and the section into a section of the operand. It returns no attributes: the pass
-// that asks builds the slices itself.
+// sliceSection composes the slice and the section into a section of the operand. It returns no attributes, because its
+// caller builds the slices.
 func sliceSection(p NarrowContext, n *ir.Node, want Section) (Reading, bool) {
 	x, extent, step := n.Inputs[0], n.Attrs.Exprs("extent"), n.Attrs.Ints("step")
 	in := make(Section, len(want))

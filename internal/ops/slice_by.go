@@ -36,7 +36,7 @@ func slicedBy(n *ir.Node, at []sym.Expr) []sym.Expr {
 	return from
 }
 
-// sliceByShape is sliceShape with conditions on steps that only a run may know.
+// sliceByShape is sliceShape with conditions on steps that may be known only in a run.
 func sliceByShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 1, 1); err != nil {
 		return err

@@ -45,7 +45,7 @@ func TestSpecialSamples(t *testing.T) {
 	}
 }
 
-// specialDeviations are operators whose ways differ on such elements, as docs/accuracy.md lists them, or that refuse
+// specialDeviations are operators whose results differ on such elements, as docs/accuracy.md lists them, or that refuse
 // them.
 var specialDeviations = map[string]string{
 	"attention":      "keys and values that a causal mask hides are not read",

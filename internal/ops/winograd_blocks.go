@@ -137,9 +137,9 @@ func winogradFreeBlock(i WinogradImage, tile int64) (b winogradBlock, ok bool) {
 	return b, false
 }
 
-// winogradGrid says how blocks lie in an image. If the image's size is not known, a block has at most rows × columns
-// tiles: columns are shared evenly among the blocks of a row, so that the last one may extend beyond the image, and the
-// last row of blocks has the rows that are left.
+// winogradGrid describes the layout of blocks in an image. If the image's size is not known, a block has at most rows ×
+// columns tiles: columns are shared evenly among the blocks of a row, so that the last one may extend beyond the image,
+// and the last row of blocks has the remaining rows.
 type winogradGrid struct {
 	winogradBlock
 	count  [2]sym.Expr // the number of blocks along rows and columns

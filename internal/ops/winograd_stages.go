@@ -13,7 +13,7 @@ import (
 
 // This file has Winograd's algorithm in stages, for machines that run blocks of threads, whose scratch has no room for
 // a block of tiles. The inputs of all tiles are transformed, multiplied by the weights in one product for each element
-// of a tile, and transformed back. Between the stages they lie in memory. Channels come before rows and columns.
+// of a tile, and transformed back. Between the stages they are in memory. Channels come before rows and columns.
 
 // init defines the operators winograd_far, winograd_input and winograd_output.
 func init() {
@@ -50,7 +50,7 @@ func WinogradStages(b *ir.Builder, x, transformed, original, bias *ir.Value, til
 	return b.Op("winograd_output", attrs(), inputs...)
 }
 
-// winogradTiling says how tiles lie in the images of a node.
+// winogradTiling describes the layout of tiles in the images of a node.
 type winogradTiling struct {
 	tile, side    int64 // outputs and inputs of a tile each way
 	begin         [2]sym.Expr

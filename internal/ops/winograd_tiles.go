@@ -7,8 +7,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// winogradForm is what all blocks of a node share. The transformed weights u are [planes of the kernel · elements of a
-// tile, channels, filters], and original is the kernel, [rows of all its planes, 3 · channels, filters].
+// winogradForm has the data that all blocks of a node share. The transformed weights u are [planes of the kernel ·
+// elements of a tile, channels, filters], and original is the kernel, [rows of all its planes, 3 · channels, filters].
 type winogradForm struct {
 	*Nest
 	x, u, original, bias, out *loop.Memory
@@ -100,10 +100,10 @@ func (p *winogradPosition) of(plane sym.Expr, rest ...sym.Expr) []sym.Expr {
 	return append([]sym.Expr{p.image, plane}, rest...)
 }
 
-// source returns the input's plane for plane i of those that the block reads; it may lie in padding.
+// source returns the input's plane that the block reads as its plane i; it may be padding.
 func (p *winogradPosition) source(i sym.Expr) sym.Expr { return p.firstPlane.Add(i).Sub(p.before) }
 
-// within returns which of count planes that the block reads, from plane from on, lie in the input.
+// within returns the range of those of a block's count planes, from plane `from` on, that lie in the input.
 func (p *winogradPosition) within(from sym.Expr, count sym.Expr) (first, end sym.Expr) {
 	if p.flat() {
 		return sym.Expr{}, count

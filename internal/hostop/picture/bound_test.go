@@ -86,7 +86,7 @@ func hostile(t *testing.T) map[string][]byte {
 		return string(b)
 	}
 	list := map[string][]byte{
-		"TIFF, plain": gray(8192, 8192, 1), "TIFF, deflate": gray(8192, 8191, 8), "TIFF, LZW": gray(1<<26, 1, 5),
+		"TIFF, uncompressed": gray(8192, 8192, 1), "TIFF, deflate": gray(8192, 8191, 8), "TIFF, LZW": gray(1<<26, 1, 5),
 		"TIFF, packed": gray(1, 1<<26, 32773), "TIFF, beyond": gray(1<<31, 1<<31, 1),
 		"TIFF, fax 4": bilevel(8192, 8192, 4), "TIFF, fax 3": bilevel(1<<13, 1<<12, 3),
 		"TIFF, rows of a fax": bilevel(2048, 1024, 4), "TIFF, of sixteen bits": gray(4096, 4096, 1, [2]uint32{258, 16}),

@@ -30,7 +30,7 @@ func TestWork(t *testing.T) {
 		files[name] = b.Bytes()
 	}
 	encode("png", func(b *bytes.Buffer) error { return png.Encode(b, m) })
-	encode("plain png", func(b *bytes.Buffer) error { return png.Encode(b, image.NewGray(m.Rect)) })
+	encode("empty png", func(b *bytes.Buffer) error { return png.Encode(b, image.NewGray(m.Rect)) })
 	encode("jpeg", func(b *bytes.Buffer) error { return standard.Encode(b, m, nil) })
 	encode("bmp", func(b *bytes.Buffer) error { return bmp.Encode(b, m) })
 	encode("tiff", func(b *bytes.Buffer) error { return tiff.Encode(b, m, nil) })
