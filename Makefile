@@ -3,7 +3,8 @@
 #   make demo    builds ./weir and runs it on the digits
 #   make test    sets up what the tests need and runs all of them
 #
-# They need Go and, for make test, Python 3.11 or later; node, gcc and a Chromium are used where they are. `make help` lists the rest.
+# They need Go and, for make test, Python 3.11 or later, and use node, gcc and a Chromium if they are installed. `make help`
+# lists the rest.
 
 SHELL       := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -16,7 +17,7 @@ VENV   ?= .venv
 
 export CGO_ENABLED := 0
 
-# Where the library must build and vet.
+# The systems for which the library must build and vet.
 TARGETS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64 linux/386 js/wasm
 # The packages whose tests run under wasm, and under the race detector.
 WASM_PACKAGES := ./internal/dtype/... ./internal/sym/... ./internal/mem/... ./internal/tensor/... ./examples/digits/...
@@ -44,7 +45,7 @@ test: fresh format vet weirvet metrics unit second-driver cross test-386 test-wa
 	@echo "   longer runs, each of which has a short form that ran: docs/robustness.md, CONTRIBUTING.md"
 	@echo "== all tests passed"
 
-# How tests ended, for the list of those that were left out.
+# The endings of tests, for the list of those that were left out.
 ENDINGS := .cache/endings
 
 .PHONY: fresh
@@ -65,7 +66,7 @@ vet: ## go vet on this system
 	@echo "== go vet"
 	@$(GO) vet ./...
 
-# weirvet is a module of its own: ./... does not reach it.
+# weirvet is a module of its own: ./... does not include it.
 VET := cmd/weirvet
 
 .PHONY: weirvet
@@ -76,7 +77,7 @@ weirvet: | .cache ## the leak finder: its tests, then its verdict on this reposi
 	@cd $(VET) && $(GO) vet -vettool=../../.cache/weirvet ./...
 	@cd metrics && $(GO) vet -vettool=../.cache/weirvet ./...
 
-# A module of its own too: its go.work builds it against this repository.
+# metrics is a module of its own too: its go.work builds it against this repository.
 .PHONY: metrics
 metrics: ## Prometheus and OpenTelemetry: the module's tests
 	@echo "== metrics"
@@ -87,11 +88,11 @@ unit: | .cache ## the tests that need nothing but Go
 	@echo "== go test"
 	@env -u WEIR_ONNX_DATA -u WEIR_PYTHON -u WEIR_MODELS $(GO) test -json -timeout 30m ./... | $(GO) run ./internal/lint/leftout $(ENDINGS)
 
-# Another driver has other limits and other types, and another compiler: SwiftShader, which comes with Debian's chromium-common.
+# SwiftShader, of Debian's chromium-common, has other limits, other types and another compiler than the first driver.
 SWIFTSHADER := /usr/lib/chromium/vk_swiftshader_icd.json
 
 .PHONY: second-driver
-second-driver: ## the tests of GPUs on a second driver, where there is one
+second-driver: ## the tests of GPUs on a second driver, if there is one
 	@if [ -e "$(SWIFTSHADER)" ]; then \
 		echo "== go test ./vulkan on SwiftShader"; \
 		VK_DRIVER_FILES="$(SWIFTSHADER)" VK_ICD_FILENAMES="$(SWIFTSHADER)" $(GO) test -timeout 20m \
@@ -109,7 +110,8 @@ cross: ## build and vet for every system in TARGETS
 		(cd $(VET); GOOS=$${target%/*} GOARCH=$${target#*/} $(GO) vet ./...); \
 	done
 
-# A 386 program runs on a Linux of amd64. internal/lint reads sources and conformance is the same code at length: neither has a size to get wrong.
+# A 386 program runs on Linux for amd64. internal/lint reads sources, and conformance runs code that other tests run too: neither
+# depends on the size of integers.
 .PHONY: test-386
 test-386: ## the unit tests of the inner rooms with 32-bit integers
 	@if [ "$$($(GO) env GOHOSTOS)/$$($(GO) env GOHOSTARCH)" = linux/amd64 ]; then \
@@ -142,8 +144,8 @@ test-race: ## the rooms with goroutines under the race detector
 		echo "== go test -race: left out, there is no gcc"; \
 	fi
 
-# Tests that need the data read WEIR_ONNX_DATA, WEIR_PYTHON and WEIR_MODELS and are skipped without them; Go's test cache answers for the
-# packages that read none.
+# Tests that need the data read WEIR_ONNX_DATA, WEIR_PYTHON and WEIR_MODELS, and are skipped without them; Go's test cache has the
+# results of packages that read none of them.
 .PHONY: conformance
 conformance: venv filetype models | .cache ## the tests that need Python and the official test data
 	@echo "== go test with the official test data"
@@ -153,7 +155,7 @@ conformance: venv filetype models | .cache ## the tests that need Python and the
 	WEIR_ONNX_DATA="$$data" WEIR_PYTHON="$$python" WEIR_MODELS="$$PWD/.cache/models" $(GO) test -json -timeout 30m ./... | \
 		$(GO) run ./internal/lint/leftout $(ENDINGS)
 
-# The package is built as a user builds it, but without a network, and tested in development mode.
+# The package is built as a user builds it, except for the network, and tested in development mode.
 .PHONY: python
 python: venv ## the Python package: built, type-checked and tested
 	@if command -v gcc >/dev/null; then \
@@ -165,9 +167,9 @@ python: venv ## the Python package: built, type-checked and tested
 		echo "== the Python package: left out, there is no gcc"; \
 	fi
 
-# One library serves every Python, so what is tested is the package, on each that is here: PATH, pyenv's, and WEIR_PYTHONS.
+# One library serves every Python. The package is tested on each that is installed: on PATH, in pyenv, and in WEIR_PYTHONS.
 .PHONY: pythons
-pythons: venv ## the Python package's tests on each Python from 3.10 to 3.14 that is here (environments in .cache)
+pythons: venv ## the Python package's tests on each installed Python from 3.10 to 3.14 (environments in .cache)
 	@if command -v gcc >/dev/null; then \
 		$(VENV)/bin/python python/pythons.py .cache/pythons; \
 	else \
@@ -186,7 +188,7 @@ filetype: venv ## the file-type example's model, out of a pinned package, in .ca
 STAMP = $(VENV)/.ready-$(shell cksum < testdata/requirements.txt | cut -d' ' -f1)
 
 .PHONY: venv
-venv: $(STAMP) ## what the tests need from PyPI, pinned, in .venv
+venv: $(STAMP) ## the packages of PyPI that tests need, pinned, in .venv
 
 $(STAMP): testdata/requirements.txt
 	@echo "== Python packages into $(VENV)"
@@ -212,7 +214,7 @@ gradients: build ## derivatives compared with PyTorch's, operator by operator (i
 	@.cache/compare/venv/bin/python bench/gradients.py ./weir .cache/gradients
 
 .PHONY: pytorch
-pytorch: ## PyTorch, and what is compared with it, in .cache (about 6 GB)
+pytorch: ## PyTorch, and the packages that are compared with it, in .cache (about 6 GB)
 	@test -d .cache/compare/venv || "$(PYTHON)" -m venv .cache/compare/venv
 	@.cache/compare/venv/bin/pip install --quiet --disable-pip-version-check -r bench/requirements.txt pytest==9.2.0 expecttest==0.3.0
 

@@ -1,10 +1,10 @@
-"""Tests the package on every Python that is here, each in an environment of its own: make pythons.
+"""Tests the package on every Python on this machine, each in an environment of its own: make pythons.
 
     python pythons.py FOLDER
 
-makes the environments in FOLDER. Interpreters are looked for on PATH, among pyenv's, and in WEIR_PYTHONS, which is a
-list of their paths as PATH is of folders. What was not found is said by name. The exit status is 1 if a test fails, or
-an environment cannot be made.
+makes the environments in FOLDER. It looks for interpreters on PATH, among pyenv's, and in WEIR_PYTHONS, a list of their
+paths in the form of PATH. It names the versions that it did not find. The exit status is 1 if a test fails, or if an
+environment cannot be made.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from typing import Iterator, NamedTuple
 HERE = pathlib.Path(__file__).resolve().parent
 MINORS = range(10, 15)
 PIP = ["-m", "pip", "--disable-pip-version-check"]
-SECONDS = 1200  # for the tests of one interpreter
+SECONDS = 1200  # the limit for the tests of one interpreter
 
 # What the tests import, and what that needs, of testdata/requirements.txt.
 PACKAGES = "iniconfig ml_dtypes numpy onnx packaging pluggy protobuf Pygments pytest typing_extensions".split()
-# The official cases of ONNX take as long as all other tests, and ask little of Python: make python has them.
+# The official cases of ONNX take as long as all other tests, and depend little on Python: make python runs them.
 TESTS = ["-q", "-k", "not official_cases", "-p", "no:cacheprovider"]
 
 ASK = """
@@ -51,7 +51,9 @@ class Python(NamedTuple):
         return f"3.{self.minor}{'t' * self.free}{'d' * self.debug}"
 
     def pins(self) -> dict[str, str]:
-        """The packages of an environment: testdata/requirements.txt's versions, or the last that are made for it."""
+        """The packages of an environment: the versions of testdata/requirements.txt, or the last with wheels for the
+        Python.
+        """
         text = (HERE.parent / "testdata" / "requirements.txt").read_text()
         pinned = dict(re.findall(r"^([\w.-]+)==(\S+)$", text, re.M))
         pins = {name: pinned[name] for name in PACKAGES}
@@ -59,12 +61,12 @@ class Python(NamedTuple):
             pins.update(numpy="2.2.6", exceptiongroup="1.3.2", tomli="2.5.0")
         if self.free and self.minor == 13:
             pins.update(ml_dtypes="0.5.4")
-            del pins["onnx"], pins["protobuf"]  # of which no version has the official cases and is made for it
+            del pins["onnx"], pins["protobuf"]  # no version of them has both the official cases and a wheel
         return pins
 
 
 def names() -> Iterator[str]:
-    """What interpreters may be called."""
+    """The names that interpreters may have."""
     for minor in MINORS:
         for ending in ("", "t", "-dbg", "d", "td", "t-dbg"):
             yield f"python3.{minor}{ending}"
@@ -72,10 +74,10 @@ def names() -> Iterator[str]:
 
 
 def candidates() -> Iterator[str]:
-    """The paths of what may be an interpreter."""
+    """The paths of possible interpreters."""
     yield from filter(None, os.environ.get("WEIR_PYTHONS", "").split(os.pathsep))
     root = os.environ.get("PYENV_ROOT") or os.path.expanduser("~/.pyenv")
-    folders = [f for f in os.get_exec_path() if os.path.basename(f) != "shims"]  # of pyenv, which has them below
+    folders = [f for f in os.get_exec_path() if os.path.basename(f) != "shims"]  # of pyenv, whose versions follow below
     folders += sorted(glob.glob(os.path.join(root, "versions", "*", "bin")))
     for folder in folders:
         for name in names():
@@ -84,7 +86,7 @@ def candidates() -> Iterator[str]:
 
 
 def found() -> dict[str, Python]:
-    """The interpreters that are here by their labels: the first of each."""
+    """The interpreters on this machine by their labels: the first of each."""
     pythons: dict[str, Python] = {}
     for path in candidates():
         try:
@@ -106,7 +108,7 @@ def environment(python: Python, folder: pathlib.Path, wheel: pathlib.Path) -> pa
     inside = home / "bin" / "python"
     pins = [f"{name}=={version}" for name, version in sorted(python.pins().items())]
     told = "\n".join([python.path, python.version, *pins])
-    pip = [str(inside), *PIP, "install", "--quiet", "--no-deps"]  # its own, which knows what wheels are made for it
+    pip = [str(inside), *PIP, "install", "--quiet", "--no-deps"]  # its own pip, which knows the wheels that fit it
     if not stamp.exists() or stamp.read_text() != told:
         shutil.rmtree(home, ignore_errors=True)
         subprocess.run([python.path, "-m", "venv", str(home)], check=True)
@@ -117,7 +119,7 @@ def environment(python: Python, folder: pathlib.Path, wheel: pathlib.Path) -> pa
 
 
 def test(python: Python, folder: pathlib.Path, wheel: pathlib.Path) -> bool:
-    """Runs the tests, in development mode, and reports whether they passed."""
+    """Runs the tests in development mode, and reports whether they passed."""
     print(f"== the Python package on {python.label}: {python.version}, {python.path}", flush=True)
     try:
         inside = environment(python, folder, wheel)
@@ -130,7 +132,7 @@ def test(python: Python, folder: pathlib.Path, wheel: pathlib.Path) -> bool:
 
 
 def main() -> None:
-    """Builds the package once, for all, and tests it on each."""
+    """Builds the package once for all, and tests it on each."""
     folder = pathlib.Path(sys.argv[1]).resolve()
     wheels = folder / "wheel"
     shutil.rmtree(wheels, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Builds the wheel: weir's library out of the Go sources beside this folder, and one wheel for every Python."""
+"""Builds the wheel: the library from the Go sources beside this folder, and one wheel for every Python."""
 
 import os
 import pathlib
@@ -31,7 +31,7 @@ class BuildLibrary(build_py):
 
 
 class Wheel(bdist_wheel):
-    """A wheel whose library depends on the platform, and on no Python."""
+    """A wheel whose library depends on the platform, but not on the version of Python."""
 
     def finalize_options(self):
         super().finalize_options()
@@ -42,7 +42,7 @@ class Wheel(bdist_wheel):
 
 
 class WithLibrary(Distribution):
-    """Says that the package is not pure, so that it is installed beside others that are not."""
+    """Marks the package as not pure, so that it is installed in the platform's folder."""
 
     def has_ext_modules(self):
         return True

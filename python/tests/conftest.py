@@ -1,4 +1,4 @@
-"""Each test begins, and must end, with nothing given away and nothing taken."""
+"""Each test begins and ends without exported tensors and without borrowed ones."""
 
 from __future__ import annotations
 

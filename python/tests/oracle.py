@@ -1,4 +1,4 @@
-"""A producer and a consumer of DLPack that count: what they give must come back exactly once."""
+"""A producer and a consumer of DLPack that count: each structure must be deleted exactly once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Legacy._fields_ = [("tensor", DLTensor), ("manager_ctx", ctypes.c_void_p), ("del
 _api = ctypes.pythonapi
 _new = _api.PyCapsule_New
 _new.argtypes, _new.restype = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p], ctypes.py_object
-# The destructor sees a capsule whose count of references is zero: it must not become a Python object.
+# The destructor gets a capsule whose reference count is zero: it must not become a Python object.
 _pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_GetPointer", _api))
 _valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_IsValid", _api))
 _rename = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_SetName", _api))
@@ -55,8 +55,8 @@ def _destroy(capsule: int) -> None:
 _destructor = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(_destroy)
 
 
-# What was given and not given back, by address. Deleters must work whatever has become of the producer, as those of a
-# library do: they are no part of one.
+# The structures that are not deleted yet, by address. Deleters must work even if the producer is gone, as those of a
+# library do: they do not belong to a producer.
 _given: dict[int, tuple[Any, ...]] = {}
 
 
@@ -69,29 +69,29 @@ _versioned_deleter, _legacy_deleter = VersionedDeleter(_delete), LegacyDeleter(_
 
 
 class Producer:
-    """Gives float32 memory away, and counts how often the deleter is called for each structure."""
+    """Exports float32 memory, and counts the calls of each structure's deleter."""
 
     def __init__(self, shape: tuple[int, ...] = (2, 3), strides: tuple[int, ...] | None = None, offset: int = 0, **change: Any):
         count = max(1, math.prod(shape)) * 4 + 64
         self.memory = (ctypes.c_float * count)(*range(count))
         self.shape, self.strides, self.offset = shape, strides, offset
         self.change = change
-        # A mark for each: lists grow by one at a time, whichever threads append.
+        # A mark for each: several threads may append to a list.
         self.gifts: list[None] = []
         self.deletions: list[None] = []
 
     @property
     def given(self) -> int:
-        """How many structures were given."""
+        """The number of exported structures."""
         return len(self.gifts)
 
     @property
     def deleted(self) -> int:
-        """How many deleters were called."""
+        """The number of deleter calls."""
         return len(self.deletions)
 
     def alive(self) -> list[Any]:
-        """The structures that were not given back."""
+        """The structures that are not deleted yet."""
         return [given[1] for given in _given.copy().values() if given[0] is self]
 
     def _fill(self, tensor: DLTensor) -> Any:
@@ -136,14 +136,14 @@ class Producer:
 
 
 class OldProducer(Producer):
-    """A producer from before DLPack 1, whose __dlpack__ takes a stream only."""
+    """A producer from before DLPack 1, whose __dlpack__ accepts only a stream."""
 
     def __dlpack__(self, *, stream: Any = None) -> object:  # type: ignore[override]
         return self.capsule(versioned=False)
 
 
 class Consumer:
-    """Takes what a capsule holds, as another library would, and gives it back by its deleter."""
+    """Takes the structure of a capsule, as another library would, and calls its deleter."""
 
     def __init__(self, capsule: object) -> None:
         address = id(capsule)

@@ -1,4 +1,4 @@
-"""weir.array_api beside NumPy, which is a namespace of the same standard: shapes, types and elements."""
+"""weir.array_api compared with NumPy, a namespace of the same standard: shapes, types and elements."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EDGES = [0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3.5, 1e30, -1e-30, numpy.inf, -numpy.i
 
 
 def data(dtype: str, shape: tuple[int, ...], seed: int = 0, low: int = -9) -> numpy.ndarray:
-    """Made-up elements: small numbers, among floats infinities and NaN too."""
+    """Random elements: small numbers and, among floats, infinities and NaN."""
     draw = numpy.random.default_rng([seed, len(shape), *shape])
     count = int(numpy.prod(shape))
     if dtype in FLOATS:
@@ -41,7 +41,7 @@ def weirs(x: numpy.ndarray) -> weir.Tensor:
 
 
 def same(got: weir.Tensor, want: object, rtol: float = 0.0) -> None:
-    """Compares types, shapes and elements, NaN and the signs of zeros too."""
+    """Compares types, shapes and elements, also NaN and the signs of zeros."""
     want = numpy.asarray(want)
     names = {"f32": "float32", "f64": "float64", "bool": "bool"}
     name = names.get(str(got.dtype)) or str(got.dtype).replace("i", "int").replace("u", "uint")
@@ -57,7 +57,7 @@ def same(got: weir.Tensor, want: object, rtol: float = 0.0) -> None:
 
 @pytest.fixture(autouse=True, scope="module")
 def given_back():
-    """Compiled operations are given back at the end, so that tests which measure the process find it small."""
+    """Frees compiled operations at the end, so that tests which measure the process find it small."""
     yield
     weir.trim()
 
@@ -80,7 +80,7 @@ def test_unary(name, dtype):
     for shape in SHAPES:
         x = data(dtype, shape)
         if name in ("sin", "cos", "tan", "exp", "expm1", "sinh", "cosh"):
-            x = numpy.where(abs(x) > 1e9, numpy.inf, x).astype(dtype)  # the rest of the angles is a matter of accuracy
+            x = numpy.where(abs(x) > 1e9, numpy.inf, x).astype(dtype)  # larger angles would test accuracy
         same(getattr(xp, name)(weirs(x)), getattr(numpy, name)(x), 0 if exact else 2e-6 if dtype == "float32" else 1e-13)
 
 
@@ -147,7 +147,7 @@ def test_promotion(left, right):
     result = xp.result_type(getattr(xp, left), weirs(y))
     where = xp.where(xp.asarray([True, False, True]), weirs(x), weirs(y))
     assert where.dtype == result
-    if not ("f" in kinds and len(kinds - {"b"}) > 1):  # the standard leaves integers beside floats open
+    if not ("f" in kinds and len(kinds - {"b"}) > 1):  # the standard leaves integers with floats open
         assert result == weirs(numpy.add(x, y)).dtype
         same(where, numpy.where([True, False, True], x, y))
 
@@ -234,7 +234,7 @@ def test_sets():
     nans = data("float32", (5, 7), 22)
     for got, want in zip(xp.unique_all(weirs(nans)), numpy.unique_all(nans)):
         if want.dtype.kind == "f":
-            numpy.testing.assert_array_equal(got.numpy(), want)  # which of two zeros stays is open
+            numpy.testing.assert_array_equal(got.numpy(), want)  # the standard leaves the sign of zero open
         else:
             same(got, want)
     assert xp.unique_values(xp.zeros((0, 2))).shape == (0,)

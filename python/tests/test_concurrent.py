@@ -39,7 +39,7 @@ WITHOUT_LOCK = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 
 @pytest.fixture(autouse=True)
 def often():
-    """Threads take turns every 10 µs, and not every 5 ms."""
+    """Threads switch every 10 µs instead of every 5 ms."""
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     yield
@@ -47,7 +47,7 @@ def often():
 
 
 def at_once(*work: Callable[[], object]) -> list[BaseException]:
-    """Runs functions in a thread each, which begin together, and returns what they raised."""
+    """Runs functions in threads that begin together, and returns their exceptions."""
     barrier = threading.Barrier(len(work))
     raised: list[BaseException] = []
 
@@ -74,7 +74,7 @@ def held() -> dict[str, int]:
 
 
 def after(steps: list[None], count: int, do: Callable[[], object]) -> Callable[[], None]:
-    """A function that does something after other threads have put so many marks into a list, or soon if they end."""
+    """A function that acts after other threads have put so many marks into a list, or soon after they end."""
 
     def wait_and_do() -> None:
         begin = time.monotonic()
@@ -86,7 +86,7 @@ def after(steps: list[None], count: int, do: Callable[[], object]) -> Callable[[
 
 
 class Same:
-    """Gives one capsule again and again, which only the first consumer may take."""
+    """Exports one capsule again and again, which only the first consumer may take."""
 
     def __init__(self, capsule: object) -> None:
         self.capsule = capsule
@@ -133,7 +133,7 @@ def test_a_capsule_has_one_taker(versioned):
 
 
 def test_a_tensor_closed_while_it_is_read():
-    """Whoever reads it has all of its elements, or is told that it is closed."""
+    """A reader gets all elements, or a ClosedError."""
     before = held()
     want = [float(i) for i in range(6)]
     for turn in range(300):
@@ -198,7 +198,7 @@ def test_one_program_and_one_tensor():
 
 
 def test_given_away_by_several():
-    """Of those who give a tensor to a run for good, one does."""
+    """Of several threads that give one tensor to a run for good, one succeeds."""
     before = held()
     program = weir.compile(ADD, calls=4)
     x = numpy.ones(6, numpy.float32)
@@ -227,7 +227,7 @@ def test_given_away_by_several():
 
 
 def test_models_and_files(tmp_path):
-    """A model is compiled, and a program saved, while others close them."""
+    """Threads compile a model and save a program while others close them."""
     before = held()
     for turn in range(20):
         model = weir.load(ADD)
@@ -271,7 +271,7 @@ def test_a_scope_of_several_threads():
                         t = weir.zeros((3,))
                         cycle = [weir.zeros((1,))]
                         steps.append(None)
-                        cycle.append(cycle)  # which the garbage collector finds, on any thread
+                        cycle.append(cycle)  # the garbage collector frees it, on any thread
                         try:
                             if i % 20 == 0:
                                 kept.append(inner.keep(t))
@@ -288,7 +288,7 @@ def test_a_scope_of_several_threads():
 
 
 def test_deleters_of_other_threads():
-    """What one thread makes, another gives back."""
+    """One thread makes structures, and another deletes them."""
     before = held()
     made: queue.SimpleQueue[Any] = queue.SimpleQueue()
     producers = [Producer() for _ in range(2)]
@@ -309,7 +309,7 @@ def test_deleters_of_other_threads():
 
 
 def test_first_use():
-    """The library is loaded once, whoever is first."""
+    """The library is loaded once, whichever thread is first."""
     code = f"""
 import threading, weir, weir._library
 barrier, loaded = threading.Barrier(8), []
@@ -325,7 +325,9 @@ assert len(loaded) == 8 and len(set(map(id, loaded))) == 1
 
 
 def test_calls_leave_nothing():
-    """10,000 calls whose results another thread drops: in an interpreter of its own, whose memory is theirs."""
+    """10,000 calls whose results another thread drops, in an interpreter of its own, so that its memory is theirs
+    alone.
+    """
     code = "import test_concurrent; test_concurrent.call(10_000)"
     subprocess.run([sys.executable, "-X", "dev", "-c", code], cwd=os.path.dirname(__file__), check=True, timeout=600)
 
@@ -351,7 +353,7 @@ def call(n: int) -> None:
             y = program(p, weir.from_dlpack(p))
             if i % 100 == 0:
                 assert y.tolist() == [2.0 * k for k in range(1000)]
-            while results.qsize() > 50:  # as slow as the thread that drops
+            while results.qsize() > 50:  # no faster than the thread that drops results
                 time.sleep(1e-4)
             results.put(Consumer(y.__dlpack__(max_version=(1, 0))))
         del y
@@ -375,5 +377,5 @@ def call(n: int) -> None:
 
 @pytest.mark.skipif(not WITHOUT_LOCK, reason="this Python has its lock: threads took turns in the tests above")
 def test_the_lock_stayed_off():
-    """An extension that is not made for it would have switched the lock on, and the tests above would say less."""
+    """An extension that is not made for it would have switched the lock on, and the tests above would test less."""
     assert not sys._is_gil_enabled()

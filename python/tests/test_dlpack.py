@@ -1,4 +1,4 @@
-"""The rules of DLPack, each with what counts how often memory is given back."""
+"""The rules of DLPack, with counts of deleter calls."""
 
 from __future__ import annotations
 
@@ -351,13 +351,15 @@ def test_numpy(dtype, shape):
 
 
 def test_no_growth_and_no_leak():
-    """Exchanges of each kind, each direction: nothing is left. The process is one of its own, whose memory is theirs."""
+    """Exchanges of each kind and direction leave nothing. The process is one of its own, so that its memory is theirs
+    alone.
+    """
     code = "import test_dlpack; test_dlpack.exchange(20_000)"
     subprocess.run([sys.executable, "-X", "dev", "-c", code], cwd=os.path.dirname(__file__), check=True, timeout=600)
 
 
 def exchange(n: int) -> None:
-    """Exchanges so often, and checks what is left."""
+    """Makes so many exchanges, and checks the memory after them."""
     x = numpy.ones(64, numpy.float32)
     t = weir.from_dlpack(x)
     p = Producer()
@@ -377,7 +379,7 @@ def exchange(n: int) -> None:
         "there and back": lambda: weir.from_dlpack(weir.from_dlpack(x)),
         "copied": lambda: weir.from_dlpack(x, copy=True),
     }
-    for do in kinds.values():  # until the heaps have the sizes that they keep
+    for do in kinds.values():  # until the heaps have their final sizes
         for _ in range(n):
             do()
     for name, do in kinds.items():

@@ -81,7 +81,7 @@ def test_run():
 
 
 def test_arrays_that_live_on():
-    """JAX reads results after their program, and weir's tensors, are gone."""
+    """JAX reads results after their program is closed, and weir's tensors after they are closed."""
     program = weir.compile(TWO)
     x = jnp.ones(4, jnp.float32)
     with weir.Scope():

@@ -20,7 +20,7 @@ def program(pytestconfig):
 
 
 def data(page):
-    """What the page's script reads."""
+    """The data that the page's script reads."""
     text = re.search(r'id="data">(.*?)</script>', str(page), re.S).group(1)
     return json.loads(text)["plans"][0]
 
@@ -77,7 +77,7 @@ def field(number, value):
 
 
 def test_hostile_model():
-    """The names of an ONNX model, of nodes and tensors, come from whoever wrote it."""
+    """The names of nodes and tensors in an ONNX model may be hostile."""
     names = [ATTACK + str(i) for i in range(3)]
 
     def value(name):

@@ -1,4 +1,4 @@
-"""Programs, called as their users call them."""
+"""Programs, called as users call them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scopes: what is made within one is closed at its end, and the ledger is as before."""
+"""Scopes: tensors made within a scope are closed at its end, and the ledger is as before."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_nesting(program):
             with pytest.raises(weir.InputError, match="'inner'.*within.*'outer'"):
                 outer.keep([a, b])
             assert inner.keep(b) is b
-            assert inner.keep(a) is a  # it would survive anyway
+            assert inner.keep(a) is a  # it would outlive the scope anyway
             assert inner.keep(b) is b
         assert c.closed and not b.closed and not a.closed
         d = weir.zeros((1,))
@@ -112,7 +112,7 @@ def test_error_in_a_block():
             held.append(weir.zeros((4,)))
             1 / 0
     assert held[0].closed
-    after = weir.zeros((1,))  # in no scope
+    after = weir.zeros((1,))  # outside all scopes
     with pytest.raises(weir.InputError, match="no such type"):
         with weir.Scope() as s:
             held.append(s.keep(weir.zeros((1,))))
@@ -143,7 +143,7 @@ def test_misuse():
         a, b = weir.zeros((1,)), weir.zeros((1,))
         b.close()
         with pytest.raises(weir.ClosedError):
-            s.keep([a, b])  # whole, or not at all
+            s.keep([a, b])  # all, or none
     assert a.closed
     for use in (s.__enter__, lambda: s.keep(a), lambda: weir.Scope("new").keep(a)):
         with pytest.raises(weir.ClosedError):
@@ -233,7 +233,7 @@ def test_tasks():
 
 
 def test_out_of_order():
-    """A generator's block may end after that of its caller, which began later; and a scope that is closed is not used."""
+    """A generator's block may end after its caller's, which began later; a closed scope is not used."""
 
     def rows():
         with weir.Scope("rows"):

@@ -238,7 +238,7 @@ class DLRM(nn.Module):
 
 batch = torch.export.Dim("batch", min=2, max=16)
 sequence = torch.export.Dim("seq", min=2, max=32)
-# A model with inputs, and which of their axes may have other sizes.
+# A model with inputs, and those of their axes that may have other sizes.
 CASES = {
     "resnet": (ResNet(), (torch.randn(3, 3, 64, 64),), ({0: batch},)),
     "mobilenet": (MobileNet(), (torch.randn(3, 3, 32, 32),), ({0: batch},)),

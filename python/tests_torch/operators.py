@@ -29,7 +29,7 @@ MOST_ELEMENTS = 100_000
 
 
 def core() -> set[str]:
-    """The core overloads, as torch tags them."""
+    """The core overloads, by torch's tags."""
     found = set()
     for name in dir(torch.ops.aten):
         packet = getattr(torch.ops.aten, name)
@@ -41,7 +41,7 @@ def core() -> set[str]:
 
 
 class Sample:
-    """A call of a function, of which tensors are the arguments."""
+    """A call of a function with tensors as its arguments."""
 
     def __init__(self, function: Any, sample: Any) -> None:
         self.function = function
@@ -66,20 +66,20 @@ class Sample:
 
 
 def samples(function: Any, count: int) -> Iterator[Sample]:
-    """Some calls of a function, spread over those that torch has."""
+    """Some calls of a function, spread over torch's samples."""
     for dtype in (torch.float32, torch.int64, torch.bool):
         if dtype not in function.dtypes:
             continue
         try:
             found = list(function.sample_inputs("cpu", dtype))[:60]
-        except Exception:  # torch's own, where a library is missing
+        except Exception:  # of torch, if a library is missing
             continue
         for sample in found[:: max(1, len(found) // count)][:count]:
             yield Sample(function.op, sample)
 
 
 def order(gm: torch.fx.GraphModule, tensors: list[torch.Tensor], node: Any) -> tuple[torch.Tensor, int] | None:
-    """What is sorted along which axis if a result is the order of sorted elements."""
+    """The sorted tensor and its axis, if a result is the order of sorted elements."""
     if getattr(node, "target", None) is not operator.getitem or node.args[1] != 1:
         return None
     by, inputs = node.args[0], [n for n in gm.graph.nodes if n.op == "placeholder"]
@@ -90,7 +90,7 @@ def order(gm: torch.fx.GraphModule, tensors: list[torch.Tensor], node: Any) -> t
 
 
 def verdict(gm: torch.fx.GraphModule, tensors: list[torch.Tensor], want: list[torch.Tensor]) -> str:
-    """What weir makes of a graph."""
+    """The verdict on a graph: right, or the reason that it is not."""
     try:
         got = _torch_program.Compiled(gm)(tensors)
     except weir.UnsupportedError as error:
@@ -100,7 +100,7 @@ def verdict(gm: torch.fx.GraphModule, tensors: list[torch.Tensor], want: list[to
     for g, w, node in zip(got, want, gm.graph.output_node().args[0]):
         if g.shape != w.shape or g.dtype != w.dtype:
             return f"wrong: {g.dtype}{tuple(g.shape)} for {w.dtype}{tuple(w.shape)}"
-        if str(getattr(node, "target", "")).startswith("aten.empty"):  # whatever lies there
+        if str(getattr(node, "target", "")).startswith("aten.empty"):  # its elements are undefined
             continue
         if (sorted_ := order(gm, tensors, node)) is not None and sorted_[0].dim() > 0:
             g, w = (torch.gather(sorted_[0], sorted_[1], at) for at in (g, w))
@@ -113,7 +113,7 @@ Counts = collections.defaultdict[str, "collections.Counter[str]"]
 
 
 def count_functions(count: int, names: list[str], status: Counts, tell: Any) -> None:
-    """Counts what is made of torch's samples of its functions."""
+    """Counts the verdicts on torch's samples of its functions."""
     known, decompositions = _torch._operators(), _torch._decompositions()
     for function in op_db:
         if names and function.name not in names:
@@ -125,7 +125,7 @@ def count_functions(count: int, names: list[str], status: Counts, tell: Any) -> 
                 with torch.no_grad():
                     want = pytree.tree_leaves(sample(*[t.clone() for t in sample.tensors]))
                     gm = sample.graph(decompositions)
-            except Exception:  # what torch itself refuses, or cannot trace
+            except Exception:  # torch itself refuses it, or cannot trace it
                 continue
             if any(not isinstance(t, torch.Tensor) or t.dtype not in _torch_program.TYPES for t in want + sample.tensors):
                 continue

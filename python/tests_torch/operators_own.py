@@ -264,7 +264,7 @@ _NAMED: dict[Any, dict[str, Any]] = {aten.div.Scalar_mode: {"rounding_mode": "fl
 
 
 def _traced(function: Any, tensors: list[torch.Tensor]) -> Any:
-    """A function's graph, and what torch makes of it."""
+    """A function's graph, and torch's results."""
     gm = make_fx(function, tracing_mode="fake")(*tensors)
     output = gm.graph.output_node()
     output.args = (tuple(pytree.tree_leaves(output.args[0])),)
@@ -275,14 +275,14 @@ def _traced(function: Any, tensors: list[torch.Tensor]) -> Any:
 
 
 def traced() -> Iterator[tuple[set[str], list[torch.Tensor], torch.fx.GraphModule, list[torch.Tensor]]]:
-    """The operators of each function, the tensors it is given, its graph, and torch's results."""
+    """The operators of each function, its arguments, its graph, and torch's results."""
     for function, tensors in FUNCTIONS:
         gm, want = _traced(function, tensors)
         yield {str(n.target) for n in gm.graph.nodes if isinstance(n.target, torch._ops.OpOverload)}, tensors, gm, want
 
 
 def calls() -> Iterator[tuple[Any, list[torch.Tensor], torch.fx.GraphModule, list[torch.Tensor | None]]]:
-    """Each call's operator, the tensors it is given, its graph, and torch's results."""
+    """Each call's operator, its arguments, its graph, and torch's results."""
     for target, list_of_args in CALLS.items():
         for args in list_of_args:
             named = _NAMED.get(target, {})
@@ -294,7 +294,7 @@ def calls() -> Iterator[tuple[Any, list[torch.Tensor], torch.fx.GraphModule, lis
 
 
 def call(target: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    """A graph of one node, and what torch makes of it."""
+    """A graph of one node, and torch's results."""
     flat, spec = pytree.tree_flatten((args, named))
     places = [i for i, a in enumerate(flat) if isinstance(a, torch.Tensor)]
     tensors = [flat[i] for i in places]

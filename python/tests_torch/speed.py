@@ -106,13 +106,13 @@ def inference(model: nn.Module, args: tuple[Any, ...]) -> Callable[[], None]:
 
 
 def memory(key: str) -> int:
-    """A size of the process's, in bytes."""
+    """A memory size of the process, in bytes."""
     with open("/proc/self/status") as f:
         return next(int(line.split()[1]) for line in f if line.startswith(key)) << 10
 
 
 def peak(step: Callable[[], None]) -> int:
-    """How far steps raise the resident memory, from where nothing of steps before is kept."""
+    """The growth of resident memory by steps, from a state without earlier steps."""
     gc.collect()
     weir.trim()
     ctypes.CDLL(None).malloc_trim(0)

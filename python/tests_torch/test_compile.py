@@ -1,4 +1,4 @@
-"""torch.compile(backend="weir") beside torch: results, derivatives, and what stays in memory."""
+"""torch.compile(backend="weir") compared with torch: results, derivatives, and memory."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_training(name, dynamic):
 @pytest.mark.parametrize("momentum", [0.1, None])
 @pytest.mark.parametrize("layer, shape", [("BatchNorm1d", (6, 5)), ("BatchNorm2d", (3, 5, 4, 7)), ("BatchNorm3d", (2, 5, 2, 3, 4))])
 def test_batch_norm(layer, shape, momentum, caplog):
-    """Statistics of batches, and running ones, over steps of training and in evaluation after."""
+    """Statistics of batches, and running ones, over training steps and in evaluation after them."""
     model = getattr(torch.nn, layer)(shape[1], momentum=momentum)
     torch.nn.init.normal_(model.weight)
     other = copy.deepcopy(model)
@@ -82,7 +82,7 @@ def test_dynamic_sizes():
 
 
 def test_sizes_that_no_tensor_has(caplog):
-    """Numbers among arguments, and extents that are sums: what weir computes by them is not left to torch."""
+    """Numbers among arguments, and extents that are sums: weir computes the operators that depend on them."""
     cases = [
         (lambda x, n: x * n + n, [(torch.ones(4), n) for n in (3, 5, 7)]),
         (lambda x, n: torch.arange(n) + x.sum().long(), [(torch.ones(4), n) for n in (3, 5, 7)]),
@@ -145,7 +145,7 @@ def test_strided_arguments():
 @pytest.mark.parametrize("mask", [None, "causal", "bool", "float"])
 @pytest.mark.parametrize("heads, shared, width", [(6, 2, 16), (4, 4, 7), (3, 1, 8)])
 def test_attention(mask, heads, shared, width, caplog):
-    """Heads that share keys, and each kind of mask; of a bool one, one row sees no key."""
+    """Heads that share keys, and each kind of mask; with a bool mask, one row sees no key."""
     length, keys = (9, 9) if mask == "causal" else (9, 13)
     q = torch.randn(2, heads, length, width, requires_grad=True)
     k, v = (torch.randn(2, shared, keys, width, requires_grad=True) for _ in range(2))
@@ -167,7 +167,7 @@ def test_attention(mask, heads, shared, width, caplog):
 
 
 def test_threads():
-    """Threads that call a module at once have each their own arguments."""
+    """Threads that call a module at once each have their own arguments."""
     model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.Tanh(), torch.nn.Linear(64, 32))
     fast = compiled(model)
     inputs = [torch.randn(16, 32) for _ in range(8)]
@@ -191,7 +191,7 @@ def test_threads():
 
 
 def test_memory_is_flat():
-    """In a process of its own: in this one the heaps still grow by what tests before compiled."""
+    """In a process of its own, because the heaps of this one still grow by earlier compilations."""
     here = os.path.dirname(os.path.abspath(__file__))
     script = f"import sys; sys.path.insert(0, {here!r}); import test_compile; test_compile.stays_flat()"
     subprocess.run([sys.executable, "-P", "-c", script], check=True)
@@ -226,7 +226,7 @@ def stays_flat():
 
 
 def test_the_story():
-    """Fresh tensors, call after call: nothing of them stays."""
+    """Fresh tensors, call after call: none of them stays."""
     program = compiled(torch.add)
     for i in range(200):
         x, y = torch.rand(64, 64, 64), torch.rand(64, 64, 64)
@@ -238,7 +238,7 @@ def test_the_story():
 
 
 def test_held_tensors():
-    """Tensors that a function makes of numbers, with masks, bags and places that indices address."""
+    """Tensors that a function makes from numbers, with masks, bags and indexed positions."""
 
     def function(x, table):
         y = x.clone()
@@ -255,7 +255,7 @@ def test_held_tensors():
 
 
 def test_divided_sizes(caplog):
-    """Parts of a divided graph are given the sizes that their own arguments do not tell, and sizes by way of floats are told."""
+    """Parts of a divided graph get the sizes that their own arguments do not have, and sizes computed in floats."""
 
     class Divided(torch.nn.Module):
         def __init__(self):
@@ -267,7 +267,7 @@ def test_divided_sizes(caplog):
             heads = lambda z: z.reshape(*x.shape[:2], 2, 8).transpose(1, 2)  # noqa: E731
             q, k, v = map(heads, self.qkv(x + self.bag(ids, offsets)[:, None, :]).chunk(3, -1))
             y = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(x.shape)
-            y = self.out(y) * torch.linalg.svdvals(y).mean()  # which weir does not read
+            y = self.out(y) * torch.linalg.svdvals(y).mean()  # an operator that weir does not support
             z = torch.nn.functional.interpolate(y.transpose(1, 2), scale_factor=1.7, mode="linear")
             return z.sum(1) * (x.shape[1] / 2) + torch.nn.functional.pad(z, (0, x.shape[1] // 2)).mean(), z.shape[-1] * y.mean()
 
@@ -296,7 +296,7 @@ def test_divided_sizes(caplog):
     ],
 )  # fmt: skip
 def test_strides_and_the_ledger(turn):
-    """Permuted examples are read where they lie, and of the others nothing is left."""
+    """Permuted examples are read in place, and copies of others are freed."""
     f = lambda x: torch.nn.functional.conv2d(x, torch.ones(4, 3, 3, 3)) + x.mean()  # noqa: E731
     fast = compiled(f)
     x = turn(torch.randn(2, 3, 8, 8))
@@ -309,7 +309,7 @@ def test_strides_and_the_ledger(turn):
 
 @pytest.mark.parametrize("order", [(0, 2, 3, 1), (3, 0, 2, 1), (0, 1, 2, 3)])
 def test_layouts_of_examples(order):
-    """A tensor of torch's tells a layout, as its axes do."""
+    """The strides of a torch tensor give a layout, as a list of its axes does."""
     text = b"""weir 1
 ir @double {
   main @main(%x: f32[2, 3, 4, 5]) {
@@ -328,7 +328,7 @@ ir @double {
 
 
 def test_windows_are_views():
-    """Windows that overlap are views of what weir computes, with torch's strides; those that leave gaps are not."""
+    """Windows that overlap are views of weir's results, with torch's strides; windows with gaps are not."""
     for size, step in ((2, 1), (3, 3), (1, 3)):
         f = lambda x: (x * 2).unfold(0, size, step)  # noqa: B023, E731
         x = torch.randn(11, 4)

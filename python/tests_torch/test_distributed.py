@@ -16,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 WORLD = 2
 STEPS = 3
-SECONDS = 300  # after which a test has failed
+SECONDS = 300  # the limit of a test
 
 
 class Model(torch.nn.Module):
@@ -46,7 +46,7 @@ class Records(logging.Handler):
 
 
 def step(model, optimizer, parts) -> None:
-    """One step over parts of a batch: gradients are exchanged after the last part alone."""
+    """One step over parts of a batch: gradients are exchanged only after the last part."""
     optimizer.zero_grad()
     for x, y in parts[:-1]:
         with model.no_sync():
@@ -60,7 +60,7 @@ def same(got, want, what) -> None:
 
 
 def train(rank: int, store: str, where: str, divided: bool, parts: int, programs: int) -> None:
-    """The life of one process. An assertion that fails reaches the test."""
+    """The main function of one process. A failed assertion reaches the test."""
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     import weir._torch_program
 
@@ -84,7 +84,7 @@ def train(rank: int, store: str, where: str, divided: bool, parts: int, programs
             model = DistributedDataParallel(torch.compile(plain, backend="weir"))
         ours = torch.optim.SGD(plain.parameters(), lr=0.1, momentum=0.9)
         theirs = torch.optim.SGD(other.parameters(), lr=0.1, momentum=0.9)
-        torch.manual_seed(100 + rank)  # and see different data
+        torch.manual_seed(100 + rank)  # and get different data
         for _ in range(STEPS):
             data = [(torch.randn(8, 12), torch.randint(5, (8,))) for _ in range(parts)]
             step(model, ours, data)

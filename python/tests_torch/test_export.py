@@ -1,4 +1,4 @@
-"""Exported models, as files and with torch's operators spelled out, beside torch."""
+"""Exported models, as files and with torch's operators decomposed, compared with torch."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_shared_and_strided_weights(tmp_path):
 
 
 def test_guards(tmp_path):
-    """Sizes with which a model would go another way are refused: what was exported is the one way."""
+    """Sizes for which a model would take another branch are refused: only the exported branch exists."""
 
     class Ways(torch.nn.Module):
         def forward(self, x, pair):
@@ -98,7 +98,7 @@ def test_refusals(tmp_path):
 
 
 def test_random(tmp_path):
-    """Random operators draw weir's own numbers: of torch's distributions, and the same in every run."""
+    """Random operators draw weir's own numbers, from torch's distributions and equal in every run."""
 
     class Random(torch.nn.Module):
         def forward(self, x):

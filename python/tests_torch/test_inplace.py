@@ -1,4 +1,4 @@
-"""Random functions of views and of operators in place, as files with and without torch's operators spelled out."""
+"""Random functions of views and of operators in place, as files with and without decomposed operators."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_writes(seed, tmp_path):
         pytest.skip("torch does not export it")
     compiled = weir.compile(tmp_path / "writes.pt2")
     states = {i.name for i in compiled.inputs if i.state}
-    for _ in range(2):  # buffers go on from run to run
+    for _ in range(2):  # buffers keep their values from run to run
         given, theirs = [t.clone() for t in inputs], [t.clone() for t in inputs]
         want = beside(*theirs)
         got = compiled(**{n: weir.update(t) if n in states else t for n, t in zip("xy", given)})
@@ -138,7 +138,7 @@ def test_training(tmp_path):
 
 
 def test_shared_buffers(tmp_path):
-    """Buffers that are parts of one tensor are not to be written to one by one."""
+    """Buffers that are parts of one tensor cannot be written one by one."""
 
     class Shares(torch.nn.Module):
         def __init__(self):

@@ -1,4 +1,4 @@
-"""What a backward pass gives back on the way: saved activations, and derivatives that nobody reads after it."""
+"""Memory that a backward pass frees on the way: saved activations, and derivatives that nothing reads after it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from test_export import close
 
 @pytest.fixture
 def taken(monkeypatch):
-    """Which arguments runs took."""
+    """The arguments that runs took."""
     seen: list[bool] = []
     real = _torch_program._Lent.taken
 
@@ -64,7 +64,9 @@ def test_taken(taken):
 
 @pytest.mark.parametrize("donated", [False, True])
 def test_retained_graph(donated):
-    """Nothing is taken of a graph that is kept. Once a backward pass was compiled for others, torch refuses to keep one."""
+    """Nothing is taken from a graph that is retained. After a backward pass was compiled for others, torch refuses to
+    retain one.
+    """
     with torch._functorch.config.patch(donated_buffer=donated):
         model, x = layers(), torch.randn(256, 128)
         want, fast = derivatives(model, model, x), compiled(model)
@@ -89,7 +91,7 @@ def test_second_derivative():
 
 
 def test_hooks_keep_what_was_saved():
-    """What hooks keep of saved tensors stays as it was."""
+    """Saved tensors that hooks keep are unchanged."""
     model, x, kept, copies = layers(), torch.randn(256, 128), [], []
     want, fast = derivatives(model, model, x), compiled(model)
     derivatives(model, fast, x)
@@ -123,7 +125,7 @@ def test_accumulation():
 
 
 def test_kept_derivative():
-    """A derivative that its caller keeps, and gives twice."""
+    """A derivative that its caller keeps, and passes twice."""
     model, x = layers(), torch.randn(256, 128)
     fast, up = compiled(model), torch.randn(256, 128)
     copy = up.clone()
@@ -134,7 +136,7 @@ def test_kept_derivative():
 
 
 def test_failed_run(monkeypatch):
-    """A run that is refused gives back what it took, once."""
+    """A run that is refused returns the arguments that it took, once."""
     model, x = layers(), torch.randn(256, 128)
     fast = compiled(model)
     want, held = derivatives(model, fast, x), None

@@ -25,7 +25,7 @@ __version__ = "0.1.0"
 
 
 def usage() -> dict[str, int]:
-    """What the process holds, in bytes, by kind; and how many handles and tensors that were given away there are."""
+    """The memory that the process holds, in bytes by kind, and the numbers of handles and of exported tensors."""
     text = _ctypes.c_void_p()
     lib = _weir()
     lib.check(lib.c.weir_usage(_ctypes.byref(text)))
@@ -34,12 +34,12 @@ def usage() -> dict[str, int]:
 
 
 def trim() -> int:
-    """Gives back what is kept for later, and says how many bytes that were."""
+    """Frees memory that is kept for later use, and returns its bytes."""
     return int(_weir().c.weir_trim())
 
 
 def set_limit(bytes: int) -> int:
-    """Bounds the bytes that the process may hold; 0 is no bound. It returns the bound before."""
+    """Sets the maximum number of bytes that the process may hold, 0 for no limit, and returns the previous limit."""
     return int(_weir().c.weir_set_limit(bytes))
 
 

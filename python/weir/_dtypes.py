@@ -4,14 +4,14 @@ from __future__ import annotations
 
 
 class DType:
-    """An element type. It equals weir's name of it, such as "f32", "bf16" or "i64"."""
+    """An element type. It equals its name as a str, such as "f32", "bf16" or "i64"."""
 
     __slots__ = ("name",)
 
     name: str
 
     def __init__(self, name: DType | str) -> None:
-        """The type of a name."""
+        """Makes the type of a name."""
         object.__setattr__(self, "name", str(name))
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -36,22 +36,22 @@ class DType:
 
     @property
     def kind(self) -> str:
-        """What the elements are: bool, signed, unsigned, float, complex or other."""
+        """The kind of the elements: bool, signed, unsigned, float, complex or other."""
         return _KINDS.get(self.name, "other")
 
     @property
     def letter(self) -> str:
-        """The letter of Python's module struct for an element; empty if it has none."""
+        """The letter of an element in Python's module struct; empty if it has none."""
         return _LETTERS.get(self.name, "")
 
     @property
     def itemsize(self) -> int:
-        """The bytes of an element; 0 if it has less than one."""
+        """The bytes of an element; 0 if it takes less than one."""
         digits = "8" if self.name == "bool" else "".join(c for c in self.name.split("e")[0] if c.isdigit())
         return int(digits or "0") // 8
 
 
-# The types of the array API standard by its names of them, and the two floats that it does not have.
+# The array API standard's types by its names, and the two floats that it does not have.
 NAMES = {
     "bool": "bool", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "uint8": "u8", "uint16": "u16",
     "uint32": "u32", "uint64": "u64", "float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64",
@@ -70,7 +70,7 @@ _LETTERS = {
 
 
 def promote(x: DType, y: DType) -> DType:
-    """The type in which elements of two types are combined, as array.Promote of Weir's Go package has it."""
+    """The common type of two types, as array.Promote of Weir's Go package."""
     if x == y or y == "bool":
         return x
     if x == "bool":
@@ -93,6 +93,6 @@ def promote(x: DType, y: DType) -> DType:
 
 
 def limits(dtype: DType) -> tuple[int, int]:
-    """The least and the greatest integer of a type of integers."""
+    """The least and the greatest integer of an integer type."""
     bits = 8 * dtype.itemsize
     return (0, (1 << bits) - 1) if dtype.kind == "unsigned" else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)

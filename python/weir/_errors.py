@@ -1,4 +1,4 @@
-"""What weir raises."""
+"""The exceptions of weir."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Error(Exception):
-    """An error of weir's, with its place. kind names the subclass; what is not known is an empty string."""
+    """An error of weir, with its position in the model. kind names the subclass; unknown fields are empty strings."""
 
     kind = ""
 
@@ -29,7 +29,7 @@ class InputError(Error, ValueError):
 
 
 class UnsupportedError(Error, NotImplementedError):
-    """What was asked is legal, and weir does not do it."""
+    """The request is valid, but weir does not support it."""
 
     kind = "unsupported"
 
@@ -53,13 +53,13 @@ class ClosedError(Error, ValueError):
 
 
 class InternalError(Error, RuntimeError):
-    """The fault is weir's."""
+    """A bug of weir."""
 
     kind = "internal"
 
 
 class _Interrupted(Error):
-    """A call was ended by a handler of a signal, which raises what the caller sees."""
+    """A call was ended by a signal handler, whose exception the caller gets."""
 
     kind = "interrupted"
 
@@ -71,7 +71,7 @@ _KINDS: dict[str, type[Error]] = {
 
 
 def error_of(text: bytes) -> Error:
-    """The exception for an error of the library's."""
+    """The exception for an error of the library."""
     fields: dict[str, Any] = json.loads(text)
     message = fields.pop("message")
     return _KINDS.get(fields.pop("kind"), InternalError)(message, **fields)

@@ -1,4 +1,4 @@
-"""The C library, by ctypes. It is loaded when it is first used, so that a process may fork before that."""
+"""The C library, by ctypes. It is loaded on first use, so that a process may fork before that."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 from ._errors import ClosedError, _Interrupted, error_of
 
 _NAMES = {"darwin": "libweir.dylib", "win32": "libweir.dll"}
-_ABI, _ABI_MINOR = 1, 1  # the least minor version that has what this package calls
+_ABI, _ABI_MINOR = 1, 1  # the lowest minor version with all functions that this package calls
 
 
-# The words of weir_argument, one argument of a run: a handle, the address of a DLTensor, and what the run does with it.
+# The words of weir_argument, one argument of a run: a handle, the address of a DLTensor, and the run's use of it.
 TENSOR, LENT, HOW = range(3)
 WORDS = 3
 LEND, CONSUME, DONATE, UPDATE, ABSENT, TAKE = range(6)
@@ -40,7 +40,7 @@ class DLTensor(ctypes.Structure):
 
 _handle, _out, _pointer, _text = ctypes.c_uint64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p
 
-# What each function takes. Those that may fail give an error, or NULL.
+# The parameters of each function. Functions that may fail return an error, or NULL.
 _FALLIBLE: dict[str, list[Any]] = {
     "weir_load": [_text, _out],
     "weir_load_bytes": [_text, ctypes.c_size_t, _out],
@@ -80,7 +80,7 @@ _PYTHON = (
 )
 
 
-VERSIONED, LEGACY = b"dltensor_versioned", b"dltensor"  # the names of capsules, which keep the address
+VERSIONED, LEGACY = b"dltensor_versioned", b"dltensor"  # the names of capsules, which keep their addresses
 
 
 class Library:
@@ -115,11 +115,11 @@ class Library:
         self.run_giving = self.c.weir_run_giving
 
     def capsule(self, managed: Any, name: bytes = VERSIONED) -> Any:
-        """A capsule of what weir_give gave."""
+        """A capsule of a structure from weir_give."""
         return self._new_capsule(managed, name, self.destructor)
 
     def check(self, failed: int | None) -> None:
-        """Raises the error that a function gave."""
+        """Raises the error that a function returned."""
         if not failed:
             return
         text = ctypes.string_at(failed)
@@ -131,7 +131,7 @@ class Library:
         raise error
 
     def string(self, text: ctypes.c_char_p | ctypes.c_void_p) -> str:
-        """A text that a function gave, which is freed."""
+        """The string that a function returned, which is freed."""
         address = ctypes.cast(text, ctypes.c_void_p).value or 0
         value = ctypes.string_at(address).decode()
         self.c.weir_free(address)
@@ -143,7 +143,7 @@ _loading = threading.Lock()
 
 
 def library() -> Library:
-    """The library, which the first call loads."""
+    """The library; the first call loads it."""
     global _library
     if _library is None:
         with _loading:
@@ -155,37 +155,37 @@ def library() -> Library:
 
 
 class Owned:
-    """Something of the library's that is closed once: by close, or when it is collected."""
+    """An object of the library that is closed once: by close, or when it is collected."""
 
     __slots__ = ("_handles", "__weakref__")
 
     def __init__(self, handle: int) -> None:
-        self._handles = [handle]  # until close takes it out, which of several threads one does
+        self._handles = [handle]  # until close takes it, which succeeds in one thread only
 
     def __del__(self) -> None:
         try:
             self.close()
-        except Exception:  # the interpreter may be ending, and have taken modules apart
+        except Exception:  # the interpreter may be ending, and modules may be incomplete
             pass
 
     def close(self) -> None:
-        """Gives it back. Closing twice is fine."""
+        """Closes the object. Closing twice is harmless."""
         try:
             handle = self._handles.pop()
-        except (IndexError, AttributeError):  # it is closed, or was never made
+        except (IndexError, AttributeError):  # it is closed, or its construction failed
             return
         library().check(library().close(handle))
 
     @property
     def _handle(self) -> int:
-        """The handle; 0 of what is closed."""
+        """The handle; 0 if the object is closed."""
         try:
             return self._handles[0]
         except IndexError:
             return 0
 
     def _open(self) -> int:
-        """The handle, of what is not closed."""
+        """The handle; ClosedError if the object is closed."""
         try:
             return self._handles[0]
         except IndexError:

@@ -1,4 +1,4 @@
-"""Arrays of the types that NumPy does not have by itself, and ml_dtypes has: bf16, float8, and those of less than a byte."""
+"""Arrays of types of ml_dtypes that NumPy itself does not have: bf16, float8, and types of less than a byte."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import numpy as np
 
-# weir's names of them, and those of ml_dtypes.
+# The names in weir, and those in ml_dtypes.
 NAMES = {
     "bf16": "bfloat16", "f8e4m3fn": "float8_e4m3fn", "f8e4m3fnuz": "float8_e4m3fnuz", "f8e5m2": "float8_e5m2",
     "f8e5m2fnuz": "float8_e5m2fnuz", "f8e8m0": "float8_e8m0fnu", "f4e2m1": "float4_e2m1fn", "i4": "int4", "u4": "uint4",
@@ -18,7 +18,7 @@ _BACK = {theirs: ours for ours, theirs in NAMES.items()}
 
 
 def name_of(array: Any) -> str:
-    """weir's name of an array's type, if it is one of these; else nothing."""
+    """weir's name of an array's type, or None if ml_dtypes does not have the type."""
     return _BACK.get(getattr(getattr(array, "dtype", None), "name", ""), "")
 
 
@@ -27,13 +27,13 @@ def _bits(name: str) -> int:
 
 
 def unpacked(name: str, address: int, size: int, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """A copy of memory of weir's, packed, as an array."""
+    """A copy of packed memory of weir as an array."""
     import ml_dtypes
     import numpy
 
     dtype, bits = numpy.dtype(getattr(ml_dtypes, NAMES[name])), _bits(name)
     data: Any = numpy.frombuffer(ctypes.string_at(address, (size * bits + 7) // 8) if size else b"", numpy.uint8)
-    if bits < 8:  # the first of the elements in a byte lies in its lowest bits
+    if bits < 8:  # the first element of a byte is in its lowest bits
         places = numpy.arange(8 // bits, dtype=numpy.uint8) * bits
         data = ((data[:, None] >> places) & ((1 << bits) - 1)).reshape(-1)[:size]
         if name[0] == "i":
@@ -47,7 +47,7 @@ def unpacked(name: str, address: int, size: int, shape: tuple[int, ...]) -> np.n
 
 
 def packed(array: Any) -> bytes:
-    """An array's elements as weir packs them."""
+    """An array's elements, packed as weir packs them."""
     import numpy
 
     name = name_of(array)

@@ -19,7 +19,7 @@ Scalar = bool | int | float
 
 
 def _attribute(value: Any) -> Any:
-    """A value as JSON has it: element types, and floats that are infinite or NaN, are texts."""
+    """A value for JSON: element types, and floats that are infinite or NaN, become strings."""
     if isinstance(value, DType):
         return value.name
     if isinstance(value, float) and not math.isfinite(value):
@@ -28,7 +28,7 @@ def _attribute(value: Any) -> Any:
 
 
 def _operate(name: str, operands: Sequence[Tensor | None], attributes: Sequence[Any]) -> int:
-    """The handle that weir_operate gives."""
+    """The handle that weir_operate returns."""
     handles = (ctypes.c_uint64 * len(operands))()
     for i, operand in enumerate(operands):
         if operand is None:
@@ -44,17 +44,17 @@ def _operate(name: str, operands: Sequence[Tensor | None], attributes: Sequence[
 
 
 def operate(name: str, *operands: Tensor | None, give: Sequence[Any] = ()) -> Tensor:
-    """The result of an operation of weir.h, of operands and of the attributes that it is given."""
+    """The result of an operation of weir.h on operands, with attributes."""
     return _tensor.Tensor(_operate(name, operands, give))
 
 
 def operate_several(name: str, *operands: Tensor, give: Sequence[Any] = ()) -> list[Tensor]:
-    """The results of an operation that has several."""
+    """The results of an operation with several."""
     return _tensor.items(_operate(name, operands, give))
 
 
 def written(values: Sequence[Any], shape: Sequence[int], dtype: DType) -> Tensor:
-    """A tensor of Python's numbers, in row-major order, rounded to a type."""
+    """A tensor of Python numbers, in row-major order, rounded to a type."""
     if not dtype.letter:
         return operate("cast", written(values, shape, DType("f64")), give=[dtype])
     if dtype.kind == "bool":
@@ -70,7 +70,7 @@ def written(values: Sequence[Any], shape: Sequence[int], dtype: DType) -> Tensor
         data = struct.pack(f"={len(values)}{dtype.letter}", *values)
     except (struct.error, OverflowError):
         tensor.close()
-        if dtype.kind == "float":  # what is too large becomes infinite
+        if dtype.kind == "float":  # numbers that are too large become infinite
             return operate("cast", written(values, shape, DType("f64")), give=[dtype])
         raise OverflowError(f"{dtype} has the numbers from {limits(dtype)[0]} to {limits(dtype)[1]}") from None
     with tensor._lent() as lies:
@@ -79,7 +79,8 @@ def written(values: Sequence[Any], shape: Sequence[int], dtype: DType) -> Tensor
 
 
 def type_of_scalar(value: Scalar, beside: DType | None = None) -> DType:
-    """The type that a Python number has beside elements of another type; the default type of its kind if beside is None."""
+    """The type that a Python number takes next to elements of type beside; if beside is None, the default of its kind.
+    """
     if isinstance(value, complex):
         raise TypeError("complex numbers have no arithmetic")
     if beside is None:
@@ -101,7 +102,7 @@ def operand(value: Tensor | Scalar, beside: DType | None = None) -> Tensor:
 
 
 def pair(x: Tensor | Scalar, y: Tensor | Scalar) -> tuple[Tensor, Tensor]:
-    """Two operands, of which one may be a Python number: it takes the type of the other, if that can hold it."""
+    """Two operands, one of which may be a Python number: it takes the other's type, if the type can hold it."""
     if isinstance(x, _tensor.Tensor):
         return x, operand(y, x.dtype)
     if isinstance(y, _tensor.Tensor):
@@ -115,7 +116,9 @@ def binary(name: str, x: Tensor | Scalar, y: Tensor | Scalar) -> Tensor:
 
 
 def quotient(x: Tensor | Scalar, y: Tensor | Scalar) -> Tensor:
-    """The greatest integers not above x / y. Of floats that are infinite or 0 the standard wants what the division gives."""
+    """The greatest integers not above x / y. For floats that are infinite or 0, the standard requires the division's
+    result.
+    """
     x, y = pair(x, y)
     whole = operate("floor_divide", x, y)
     if whole.dtype.kind != "float":
@@ -126,12 +129,12 @@ def quotient(x: Tensor | Scalar, y: Tensor | Scalar) -> Tensor:
 
 
 def copy_of(x: Tensor) -> Tensor:
-    """A tensor with memory of its own, and the same elements."""
+    """A tensor with memory of its own and the same elements."""
     return operate("broadcast_to", x, give=list(x.shape))
 
 
 def elements(x: Tensor) -> list[Any]:
-    """The elements as Python's numbers, in row-major order."""
+    """The elements as Python numbers, in row-major order."""
     if not x.dtype.letter:
         x = operate("cast", x, give=["f64"])
     with x._lent() as lies:
@@ -141,7 +144,7 @@ def elements(x: Tensor) -> list[Any]:
 
 
 def nested(values: Sequence[Any], shape: Sequence[int]) -> Any:
-    """Elements in lists of lists; of rank 0 the element."""
+    """The elements in nested lists; for rank 0, the element."""
     if not shape:
         return values[0]
     step = math.prod(shape[1:])

@@ -17,14 +17,14 @@ _VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 
 
 class Operators:
-    """What tensors have of the array API standard's array object, beside their properties. Tensor is the only subclass."""
+    """The methods of the array API standard's array object, except the properties. Tensor is the only subclass."""
 
     __slots__ = ()
     __hash__ = object.__hash__
 
     @property
     def device(self) -> str:
-        """The device that has the elements: cpu."""
+        """The device of the elements: cpu."""
         return "cpu"
 
     @property
@@ -49,7 +49,7 @@ class Operators:
         return _self(self)
 
     def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType:
-        """The module weir.array_api, which has the functions of the standard."""
+        """The module weir.array_api, with the functions of the standard."""
         if api_version is not None and api_version not in _VERSIONS:
             raise ValueError(f"version {api_version!r} of the array API standard; there are {', '.join(_VERSIONS)}")
         from . import array_api
@@ -62,7 +62,7 @@ class Operators:
         return iter(_operate.operate_several("unstack", _self(self), give=[0]))
 
     def __getitem__(self, key: Any, /) -> Tensor:
-        """A copy of the part of the tensor at an index: integers, slices, None, ..., tensors of integers or bools."""
+        """A copy of the elements at an index: integers, slices, None, ..., tensors of integers or bools."""
         mask = _single_mask(key)
         if mask is not None:
             rows = _operate.operate("expand_dims", _self(self), give=[0])
@@ -71,7 +71,7 @@ class Operators:
         return _operate.operate("index", _self(self), *arrays, give=places)
 
     def __setitem__(self, key: Any, value: Tensor | Scalar, /) -> None:
-        """Writes value, broadcast and converted to the tensor's type, to the part of the tensor at an index."""
+        """Writes value, broadcast and converted to the tensor's type, to the elements at an index."""
         mask = _single_mask(key)
         if mask is not None:
             if not mask:
@@ -232,12 +232,12 @@ class Operators:
 
 
 def _self(x: Operators) -> Tensor:
-    """The tensor that an object of the class is."""
+    """The object as a tensor, which it is."""
     return x  # type: ignore[return-value]
 
 
 def _operand(x: object) -> bool:
-    """Whether an operator takes an operand: others may have a reflected operator of their own."""
+    """Whether an operator accepts an operand: other types may have a reflected operator of their own."""
     return isinstance(x, (Operators, bool, int, float)) or isinstance(x, complex)
 
 
@@ -250,7 +250,7 @@ def _reflected(name: str, x: Any, y: Operators) -> Tensor:
 
 
 def _in_place(name: str, x: Operators, y: Any) -> Tensor:
-    """The tensor x, into which the result is written: it must have x's type and shape."""
+    """The tensor x, into which the result is written; it must have the result's type and shape."""
     if not _operand(y):
         return NotImplemented  # type: ignore[no-any-return]
     this = _self(x)
@@ -265,7 +265,7 @@ def _in_place(name: str, x: Operators, y: Any) -> Tensor:
 
 
 def _single_mask(key: Any) -> Tensor | None:
-    """The tensor of one bool that an index is; None if it is another."""
+    """The tensor of one bool, if the index is one; None otherwise."""
     if isinstance(key, tuple) and len(key) == 1:
         key = key[0]
     if isinstance(key, Operators) and _self(key).dtype == "bool" and not _self(key).shape:
@@ -274,7 +274,7 @@ def _single_mask(key: Any) -> Tensor | None:
 
 
 def _places(x: Tensor, key: Any) -> tuple[list[Any], list[Tensor]]:
-    """An index as weir_operate takes it, and the tensors that it has."""
+    """An index in weir_operate's form, and the tensors in it."""
     keys = key if isinstance(key, tuple) else (key,)
     places: list[Any] = []
     arrays: list[Tensor] = []
@@ -309,7 +309,7 @@ def _places(x: Tensor, key: Any) -> tuple[list[Any], list[Tensor]]:
 
 
 def _positions(x: Tensor, key: Tensor, axis: int) -> list[Tensor]:
-    """What a tensor of an index stands for: itself, or the positions of an empty mask, whose extents may differ."""
+    """A tensor of an index, or, for an empty mask whose extents may differ, the positions that it selects."""
     if key.dtype != "bool" or not key.shape:
         return [key]
     for extent, other in zip(key.shape, x.shape[axis:]):
@@ -319,7 +319,7 @@ def _positions(x: Tensor, key: Tensor, axis: int) -> list[Tensor]:
 
 
 def _axes(key: Any) -> int:
-    """How many axes a place of an index is of."""
+    """The number of axes that an item of an index covers."""
     if key is None or key is Ellipsis:
         return 0
     if isinstance(key, Operators) and _self(key).dtype == "bool":

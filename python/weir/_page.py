@@ -11,7 +11,8 @@ from ._program import Program
 
 
 class Page:
-    """One page of HTML that needs nothing else, and no network. str gives it whole; a notebook shows it in a frame."""
+    """One page of HTML that needs no other file and no network. str returns all of it; a notebook shows it in a frame.
+    """
 
     __slots__ = ("_html",)
 
@@ -26,7 +27,7 @@ class Page:
         return f"<weir.Page of {len(self._html.encode())} bytes; str gives its HTML>"
 
     def _repr_html_(self) -> str:
-        """The page in a frame of its own, whose script reaches nothing of the notebook."""
+        """The page in a frame of its own, whose script cannot access the notebook."""
         page = html.escape(self._html, quote=True)
         frame = 'sandbox="allow-scripts" width="100%" height="720" style="border:0" title="memory plan"'
         return f'<iframe {frame} srcdoc="{page}"></iframe>'
@@ -36,7 +37,7 @@ def plan_html(program: Program, /, *, title: str = "model", **dims: int) -> Page
     """Draws a program's memory plan: every buffer as a rectangle of addresses by steps, beside the certificate's terms.
 
     A dimension that is not given is drawn at its upper bound, or at 1 if it has none; the page says so. Names in a model
-    are shown as text, whatever they contain.
+    are shown as plain characters, whatever they contain.
     """
     text = ctypes.c_void_p()
     lib = library()

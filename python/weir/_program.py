@@ -22,9 +22,9 @@ class Port(NamedTuple):
     name: str
     dtype: str
     shape: tuple[int | str, ...]
-    kind: str  # tensor, sequence, optional, or optional sequence
-    state: str  # of an input that a run updates: the output that is its new value
-    initial: bool = False  # the model has the state's first value, and the program keeps a state that a call is not given
+    kind: str  # of an input that a run updates: the output with its new value
+    state: str  # the model has an initial value; the program keeps a state that a call does not give
+    initial: bool = False  # the layout of an input in memory, if it is not row-major: see compile
     layout: str = ""  # how an input lies in memory, if not in row-major order: see compile
 
     def __str__(self) -> str:
@@ -33,7 +33,7 @@ class Port(NamedTuple):
 
 
 class Dimension(NamedTuple):
-    """A dimension with its range; max is None if nothing bounds it."""
+    """A dimension with its range; max is None if it has no upper bound."""
 
     name: str
     min: int
@@ -41,7 +41,7 @@ class Dimension(NamedTuple):
 
 
 class _Given:
-    """An argument with what a run does with it."""
+    """An argument with the run's use of it."""
 
     __slots__ = ("value", "how")
 
@@ -50,17 +50,17 @@ class _Given:
 
 
 def consume(x: Any) -> Any:
-    """Gives x to a run for good: its memory is released inside the run, after the last step that reads it."""
+    """Gives x to a run for good: the run frees its memory after the last step that reads it."""
     return _Given(x, CONSUME)
 
 
 def donate(x: Any) -> Any:
-    """Gives x to a run for good, and its memory to an output, which lies there."""
+    """Gives x to a run for good, and its memory to an output."""
     return _Given(x, DONATE)
 
 
 def update(x: Any) -> Any:
-    """Lends x as a state: the run writes its new value in its place."""
+    """Lends x as a state: the run replaces its elements by the new value."""
     return _Given(x, UPDATE)
 
 
@@ -85,7 +85,7 @@ class Model(Owned):
 
 
 def load(model: _Path | bytes) -> Model:
-    """Loads a model from a file, or from the bytes of one: ONNX, weir's own text, or an artefact."""
+    """Loads a model from a file, or from the bytes of one: ONNX, weir's text, or an artefact."""
     handle = ctypes.c_uint64()
     lib = library()
     if isinstance(model, (bytes, bytearray, memoryview)):
@@ -116,11 +116,11 @@ def compile(
 ) -> Program:
     """Compiles a model, and plans its memory.
 
-    budget is the most bytes that its peak may have (0: no bound), calls how many runs may be active at once, threads how
-    many a run may use (0: all), dims a size or a range for dimensions, states which output is the new value of which
-    input. layouts says how inputs lie in memory that is not row-major: an example array, whose strides tell, or the axes
-    from the outermost to the innermost, such as (0, 2, 3, 1) or "0,2,3,1"; runs read such arrays where they lie. The
-    others are as the command's flags of the same names. Ctrl-C ends it.
+    budget is the maximum peak in bytes (0: no limit), calls the maximum number of active runs, threads the maximum
+    number of threads of a run (0: all), dims a size or a range for dimensions, states the output that is the new value
+    of an input. layouts declares inputs that are not row-major: by an example array with the strides, or by the axes
+    from the outermost to the innermost, such as (0, 2, 3, 1) or "0,2,3,1"; runs read such arrays in place. The other
+    parameters are the command's flags of the same names. Ctrl-C ends the compilation.
     """
     loaded = model if isinstance(model, Model) else load(model)
     ranges = {name: [r, r] if isinstance(r, int) else list(r) for name, r in (dims or {}).items()}
@@ -138,24 +138,24 @@ def compile(
 
 
 def _layout(how: Any) -> dict[str, Any]:
-    """How an input lies, as the library is told it."""
+    """The layout of an input in the library's form."""
     if isinstance(how, str):
         return {"text": how}
     shape = getattr(how, "shape", None)
     if shape is None:
         return {"text": ",".join(str(axis) for axis in how)}
-    if callable(getattr(how, "stride", None)):  # PyTorch's counts elements
+    if callable(getattr(how, "stride", None)):  # PyTorch's strides count elements
         return {"shape": list(shape), "strides": list(how.stride())}
     strides = getattr(how, "strides", None)
     if strides is None:
-        return {"text": ""}  # weir's own tensors
+        return {"text": ""}  # tensors of weir are row-major
     if any(s % how.itemsize for s in strides):
         raise InputError(f"strides of {tuple(strides)} bytes between elements of {how.itemsize}")
     return {"shape": list(shape), "strides": [s // how.itemsize for s in strides]}
 
 
 class Memory:
-    """A program's certificate: what it takes, before it runs, to the byte."""
+    """A program's certificate: the memory that it takes, to the byte, before it runs."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
@@ -176,16 +176,16 @@ class Memory:
 
     @property
     def parts(self) -> dict[str, str]:
-        """The formulas of the parts: weights, code, arena, outputs, scratch and lower_bound."""
+        """The formulas of the terms: weights, code, arena, outputs, scratch and lower_bound."""
         told = self._ask(None, None)
         return {name[: -len("_formula")]: told[name] for name in told if name.endswith("_formula") and name != "peak_formula"}
 
     def peak(self, calls: int | None = None, **dims: int) -> int:
-        """The peak in bytes where the dimensions have these sizes: peak(batch=64)."""
+        """The peak in bytes for these sizes of the dimensions: peak(batch=64)."""
         return int(self._ask(calls, dims)["peak_bytes"])
 
     def copies(self, **dims: int) -> int:
-        """The bytes that a call takes beside the peak while it runs, if no argument lies in memory as declared."""
+        """The bytes that a call takes besides the peak if no argument has its input's declared layout."""
         return int(self._ask(1, dims)["copies_bytes"])
 
     def __repr__(self) -> str:
@@ -225,8 +225,8 @@ class Results(Sequence[Any]):
 class Program(Owned):
     """A compiled model: call it with one array for each input, by position or by name.
 
-    Arrays of NumPy and PyTorch, weir's tensors, and whatever else has __dlpack__ are read where they lie. One output is
-    given as a tensor, several as Results. As many threads as calls says may run it at once; others wait.
+    Arrays of NumPy and PyTorch, weir's tensors, and other objects with __dlpack__ are read in place. One output is
+    returned as a tensor, several as Results. At most calls threads run it at once; others wait.
     """
 
     def __init__(self, handle: int, calls: int) -> None:
@@ -291,7 +291,7 @@ class Program(Owned):
             tensor.close()
         results = [self._output(i, outputs[i], values) for i in range(room)]
         names = self._gives
-        if self._keeps:  # states that the program keeps are no results
+        if self._keeps:  # states that the program keeps are not results
             shown = [i for i, state in enumerate(self._states) if state is None or values[state] is not None]
             results, names = [results[i] for i in shown], [names[i] for i in shown]
         return results[0] if len(results) == 1 else Results(names, results)
@@ -356,11 +356,11 @@ def _supply(to: Any, at: int, value: Any, port: Port, kept: list[Any], parted: l
 
 
 def _words(value: Any) -> Tensor:
-    """A tensor of the strings of lists, or of an array of NumPy's."""
+    """A tensor of the strings in lists or in a NumPy array."""
     return strings(value.tolist() if hasattr(value, "tolist") else value)
 
 
-# NumPy's names of the types that Python's numbers become.
+# NumPy's names of the types of Python numbers.
 _NUMPY = {
     "bool": "bool", "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64", "i8": "int8", "i16": "int16",
     "i32": "int32", "i64": "int64", "f16": "float16", "f32": "float32", "f64": "float64", "c64": "complex64",
@@ -369,7 +369,7 @@ _NUMPY = {
 
 
 def _array(value: Any, port: Port) -> Any:
-    """Python's numbers, and lists of them, as NumPy's array of an input's type."""
+    """Python numbers, or lists of them, as a NumPy array of an input's type."""
     if port.dtype not in _NUMPY:
         raise InputError(f"{type(value).__name__} is given for input {port}; give a tensor", tensor=port.name)
     try:
@@ -383,7 +383,7 @@ def _array(value: Any, port: Port) -> Any:
 
 
 def _list(values: Any, port: Port) -> Owned:
-    """A sequence's tensors as a list of the library's."""
+    """A sequence's tensors as a list of the library."""
     made: list[Tensor] = []
     for value in values:
         if isinstance(value, Tensor):

@@ -1,4 +1,4 @@
-"""Scopes: tensors that are made within one are closed at its end."""
+"""Scopes: tensors that are made within a scope are closed at its end."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Scope:
         # h is closed; y is not
 
     The results of programs, and the tensors of from_dlpack and zeros, belong to the innermost open scope of the context
-    that makes them. A thread begins in no scope; contextvars.copy_context, asyncio's tasks and asyncio.to_thread bring
-    theirs along. A scope refers to its tensors weakly: what nobody refers to is closed before the end, as it is without a
-    scope. What NumPy or PyTorch made of a tensor lives on, as after Tensor.close.
+    that makes them. A thread begins outside all scopes; contextvars.copy_context, asyncio's tasks and asyncio.to_thread
+    keep the caller's. A scope refers to its tensors weakly: a tensor without other references is closed before the end, as
+    it is without a scope. Arrays that NumPy or PyTorch made of a tensor stay valid, as after Tensor.close.
     """
 
     __slots__ = ("name", "_parent", "_state", "_lock", "_tensors", "__weakref__")
@@ -39,7 +39,7 @@ class Scope:
         self.name = name
         self._parent: Scope | None = None
         self._state = _NEW
-        self._lock = threading.RLock()  # a finalizer may make a tensor while the thread has it
+        self._lock = threading.RLock()  # a finalizer may make a tensor while its thread holds the lock
         self._tensors: dict[int, weakref.ref[Tensor]] = {}  # by id
 
     def __repr__(self) -> str:
@@ -73,8 +73,8 @@ class Scope:
     def keep(self, value: _T) -> _T:
         """Moves a tensor to the scope around this one, or out of all scopes, and returns it: return s.keep(y).
 
-        value may be Results, or a list, tuple or dict of tensors, which are moved together. What would survive this scope
-        anyway, such as a tensor of the scope around it, stays where it is. ClosedError: the scope or a tensor is closed.
+        value may be Results, or a list, tuple or dict of tensors, which are moved together. A tensor that would outlive this
+        scope anyway, such as one of the scope around it, is not moved. ClosedError: the scope or a tensor is closed.
         InputError: a tensor belongs to a scope within this one, which must keep it first.
         """
         tensors = {id(t): t for t in _tensors_of(value)}.values()
@@ -95,7 +95,7 @@ class Scope:
         return value
 
     def _within(self, other: Scope) -> bool:
-        """Whether other is around this scope."""
+        """Whether other encloses this scope."""
         at = self._parent
         while at is not None and at is not other:
             at = at._parent
@@ -103,13 +103,13 @@ class Scope:
 
 
 def adopt(tensor: Tensor) -> Scope | None:
-    """Gives a new tensor to the innermost open scope, which is returned; None if there is none."""
+    """Gives a new tensor to the innermost open scope, and returns the scope; None if there is none."""
     scope = _current.get()
     return scope if scope is None else _given(scope, tensor)
 
 
 def _given(scope: Scope | None, tensor: Tensor) -> Scope | None:
-    """Gives a tensor to a scope, or to the nearest open one around it."""
+    """Gives a tensor to a scope, or to the nearest open one that encloses it."""
     while scope is not None:
         with scope._lock:
             if scope._state == _OPEN:
@@ -129,7 +129,7 @@ def _reference(tensor: Tensor, tensors: dict[int, weakref.ref[Tensor]]) -> weakr
 
 
 def _nearest(scope: Scope | None) -> Scope | None:
-    """The scope, or the nearest one around it that is open."""
+    """The scope, or the nearest open one that encloses it."""
     while scope is not None and scope._state != _OPEN:
         scope = scope._parent
     return scope
@@ -140,8 +140,8 @@ def _innermost() -> Scope | None:
 
 
 def _tensors_of(value: Any) -> Iterator[Tensor]:
-    """The tensors of a value, and of the lists and dicts in it."""
-    from ._tensor import Tensor  # which imports this module
+    """The tensors in a value, and in its lists and dicts."""
+    from ._tensor import Tensor  # _tensor imports this module
 
     if isinstance(value, Tensor):
         yield value

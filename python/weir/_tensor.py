@@ -1,4 +1,4 @@
-"""Tensors, and how they are exchanged with other libraries."""
+"""Tensors, and their exchange with other libraries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CPU = 1  # DLPack's kDLCPU
 
 
 class Exchangeable(Protocol):
-    """What DLPack's protocol asks of an array: NumPy's, PyTorch's and JAX's have it, and weir's."""
+    """The methods of DLPack's protocol, which arrays of NumPy, PyTorch, JAX and weir have."""
 
     def __dlpack__(self) -> object: ...
 
@@ -29,7 +29,7 @@ class Exchangeable(Protocol):
 
 
 class _Layout(NamedTuple):
-    """How a tensor lies in memory. It is a copy: what the library has goes when another thread closes the tensor."""
+    """A tensor's layout in memory. It is a copy: the library's own is freed when another thread closes the tensor."""
 
     shape: tuple[int, ...]
     data: int
@@ -37,7 +37,7 @@ class _Layout(NamedTuple):
 
 
 class _Shared(Owned):
-    """A handle of a tensor beside the tensor's own: within its block the memory stays, whoever closes the tensor."""
+    """A second handle of a tensor: within its block the memory stays, even if the tensor is closed."""
 
     __slots__ = ("_layout",)
 
@@ -60,8 +60,8 @@ class _Shared(Owned):
 class Tensor(Operators, Owned):
     """An array in memory of weir's, or in memory that another library lends; in row-major order.
 
-    NumPy and PyTorch read it without a copy: numpy.from_dlpack(t), torch.from_dlpack(t). The memory is given back when
-    the tensor is closed, or collected, and everything that was made of it is gone.
+    NumPy and PyTorch read it without a copy: numpy.from_dlpack(t), torch.from_dlpack(t). The memory is freed after the
+    tensor is closed, or collected, and all arrays that share it are gone.
     """
 
     __slots__ = ("_seen", "_dtype", "_scope")
@@ -74,7 +74,7 @@ class Tensor(Operators, Owned):
         self._scope = adopt(self)
 
     def close(self) -> None:
-        """Gives the memory back, unless what was made of it is still there: then that does. Closing twice is fine."""
+        """Frees the memory, or leaves that to the last object that shares it. Closing twice is harmless."""
         super().close()
 
     @property
@@ -91,7 +91,7 @@ class Tensor(Operators, Owned):
         return seen
 
     def _lent(self) -> _Shared:
-        """A block within which the memory stays, whatever other threads do with the tensor."""
+        """A block within which the memory stays, even if another thread closes the tensor."""
         return _Shared(self)
 
     @property
@@ -109,14 +109,14 @@ class Tensor(Operators, Owned):
         return self._dtype
 
     def _type(self) -> tuple[str, bool]:
-        """The element type, and whether the memory may only be read."""
+        """The element type, and whether the memory is read-only."""
         name, fixed = ctypes.c_void_p(), ctypes.c_int32()
         library().check(library().c.weir_type(self._open(), ctypes.byref(name), ctypes.byref(fixed)))
         return library().string(name), bool(fixed.value)
 
     @property
     def read_only(self) -> bool:
-        """Whether the memory may only be read, since its owner lends it so."""
+        """Whether the memory is read-only, as its owner lent it."""
         return self._type()[1]
 
     @property
@@ -139,7 +139,7 @@ class Tensor(Operators, Owned):
 
     @property
     def nbytes(self) -> int:
-        """The elements' bytes."""
+        """The bytes of the elements."""
         return (self.size * self._view().bits + 7) // 8
 
     def __len__(self) -> int:
@@ -166,7 +166,7 @@ class Tensor(Operators, Owned):
     ) -> Any:
         """A capsule for from_dlpack of another library, as the array API describes it.
 
-        BufferError: another device, a stream, or memory that may only be read for a library that knows no such thing.
+        BufferError: another device, a stream, or read-only memory for a library that does not support it.
         """
         if stream is not None:
             raise BufferError("a tensor on the CPU has no stream")
@@ -185,7 +185,7 @@ class Tensor(Operators, Owned):
     def numpy(self) -> np.ndarray[Any, Any]:
         """The tensor as NumPy's array, without a copy.
 
-        Strings are copied into an array of objects; types that NumPy does not have, as bf16, into those of ml_dtypes.
+        Strings are copied into an array of objects; types that NumPy does not have, such as bf16, into those of ml_dtypes.
         """
         import numpy
 
@@ -214,7 +214,7 @@ class Tensor(Operators, Owned):
         return torch.from_dlpack(self)
 
     def tolist(self) -> Any:
-        """The elements as Python's numbers, in lists of lists."""
+        """The elements as Python numbers, in nested lists."""
         if self.dtype.kind in ("complex", "other"):
             return self.numpy().tolist()
         return _operate.nested(_operate.elements(self), self.shape)
@@ -252,16 +252,16 @@ class Tensor(Operators, Owned):
 
 
 def _copying(copy: bool | None) -> int:
-    """What copy= of the array API asks for."""
+    """The value of copy= in the array API for a flag."""
     return COPY_ALWAYS if copy else COPY_NEVER if copy is False else COPY_IF_NEEDED
 
 
-# Types whose __dlpack__ takes no max_version.
+# Types whose __dlpack__ does not accept max_version.
 _older: set[type] = set()
 
 
 def capsule_of(x: Any) -> object:
-    """What x gives away by DLPack."""
+    """The capsule that x exports by DLPack."""
     if getattr(x, "requires_grad", False):
         x = x.detach()
     kind = type(x)
@@ -274,7 +274,7 @@ def capsule_of(x: Any) -> object:
 
 
 def copied(array: Any) -> Tensor:
-    """A copy of an array of a type that NumPy does not have by itself."""
+    """A copy of an array of a type that NumPy itself does not have."""
     data = _narrow.packed(array)
     tensor = zeros(array.shape, _narrow.name_of(array))
     if data:
@@ -303,7 +303,7 @@ def from_dlpack(x: Exchangeable, /, *, copy: bool | None = None) -> Tensor:
 
 
 def items(handle: int) -> list[Tensor]:
-    """The tensors of a list of the library's, which is closed."""
+    """The tensors of a list of the library, which is closed."""
     owned = Owned(handle)
     count = ctypes.c_int32()
     lib = library()
@@ -323,7 +323,7 @@ def zeros(shape: Sequence[int], dtype: DType | str = "f32") -> Tensor:
 
 
 def strings(words: Any) -> Tensor:
-    """A tensor of strings: of a string, or of lists of lists of them."""
+    """A tensor of strings from a string, or from nested lists of strings."""
     shape: list[int] = []
     flat = words
     while isinstance(flat, (list, tuple)):

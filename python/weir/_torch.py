@@ -1,7 +1,7 @@
 """The backend of torch.compile: torch.compile(model, backend="weir").
 
-AOTAutograd gives graphs of ATen's operators, of forward and backward passes. What weir reads of a graph becomes programs,
-handed over in the form that torch.export writes; what it does not is run by torch, node by node.
+AOTAutograd passes graphs of ATen's operators, of forward and backward passes. The supported parts of a graph become
+programs, in the form that torch.export writes; torch runs the rest, node by node.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _log = logging.getLogger("weir")
 
 @functools.cache
 def _operators() -> frozenset[str]:
-    """The names of the operators that weir reads."""
+    """The names of the operators that weir supports."""
     text = ctypes.c_void_p()
     lib = library()
     lib.check(lib.c.weir_operators(ctypes.byref(text)))
@@ -44,7 +44,7 @@ def _name(node: torch.fx.Node) -> str:
 
 
 class _Support(OperatorSupportBase):
-    """Which nodes weir computes."""
+    """Decides which nodes weir computes."""
 
     def __init__(self, refused: set[str]) -> None:
         self.refused = refused
@@ -55,7 +55,7 @@ class _Support(OperatorSupportBase):
             return False
         if node.target is operator.getitem:
             return self.is_node_supported(submodules, node.args[0])
-        if is_integer(node):  # a size, or an element that may be one in another part
+        if is_integer(node):  # a size, or an element that may become one in another part
             return False
         values = value_of(node)
         for v in values if isinstance(values, (tuple, list)) else (values,):
@@ -72,14 +72,14 @@ _told: dict[str, object] = {}
 
 
 def _tell(node: torch.fx.Node, why: str) -> None:
-    """Says once that torch runs an operator, and why."""
+    """Reports once that torch runs an operator, and why."""
     mine = object()
-    if _told.setdefault(_name(node), mine) is mine:  # of several threads, one
+    if _told.setdefault(_name(node), mine) is mine:  # only one of several threads
         _log.warning("torch runs %s: %s", _name(node), why)
 
 
 def _whole(gm: torch.fx.GraphModule, refused: set[str], spent: Collection[int] = ()) -> Compiled:
-    """A graph as one program. What is refused is noted by the node's name."""
+    """Compiles a graph as one program. The reason of a refusal is recorded by the node's name."""
     try:
         return Compiled(gm, spent)
     except Error as error:
@@ -98,7 +98,7 @@ def _whole(gm: torch.fx.GraphModule, refused: set[str], spent: Collection[int] =
 
 
 def _spent(gm: torch.fx.GraphModule) -> set[int]:
-    """The inputs of a backward graph, by their places, that nobody reads after it: activations, and derivatives of results."""
+    """The indices of a backward graph's inputs that nothing reads after it: activations, and derivatives of results."""
     context = torch._guards.TracingContext.try_get()
     donated = context.fw_metadata.bw_donated_idxs if context and context.fw_metadata else None
     inputs = [n for n in gm.graph.nodes if n.op == "placeholder"]
@@ -106,14 +106,14 @@ def _spent(gm: torch.fx.GraphModule) -> set[int]:
 
 
 def _compile_backward(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[[list[Any]], list[Any]]:
-    """Compiles a backward graph, which gives its inputs back on the way."""
+    """Compiles a backward graph, which frees its inputs on the way."""
     return _compile_graph(gm, example_inputs, _spent(gm))
 
 
 def _compile_graph(
     gm: torch.fx.GraphModule, example_inputs: Sequence[Any], spent: Collection[int] = ()
 ) -> Callable[[list[Any]], list[Any]]:
-    """Compiles a graph of AOTAutograd's: what weir reads of it."""
+    """Compiles the supported parts of a graph of AOTAutograd."""
     refused: set[str] = set()
     while "" not in refused:
         support = _Support(refused)
@@ -156,7 +156,7 @@ def _boxed_eager(gm: torch.fx.GraphModule) -> Callable[[list[Any]], list[Any]]:
 
 
 def _boxed_parts(gm: torch.fx.GraphModule, support: _Support, refused: set[str]) -> Callable[[list[Any]], list[Any]]:
-    """A graph of which weir computes parts. torch runs what is left."""
+    """A graph of which weir computes some parts, and torch the rest."""
     graph = torch.fx.Graph()
     copies: dict[torch.fx.Node, torch.fx.Node] = {}
     for node in gm.graph.nodes:
@@ -180,7 +180,7 @@ def _boxed_parts(gm: torch.fx.GraphModule, support: _Support, refused: set[str])
 
 
 def _teach(fused: torch.fx.GraphModule, caller: torch.fx.Node, module: torch.fx.GraphModule) -> None:
-    """Gives a part of a graph the sizes that no argument of its own tells, as further arguments."""
+    """Adds arguments to a part of a graph for the sizes that none of its own arguments has."""
     inner = [n for n in module.graph.nodes if n.op == "placeholder"]
     missing = {s for e in numbers_of(module) for s in e.free_symbols} - sizes_of(inner).keys()
     if not missing:
@@ -215,7 +215,7 @@ class _Part(torch.nn.Module):
 
 
 def _decompositions() -> dict[Any, Any]:
-    """How operators that weir does not read are spelled out."""
+    """The decompositions of operators that weir does not support."""
     known = _operators()
     return {op: f for op, f in core_aten_decompositions().items() if str(op) not in known}
 

@@ -30,16 +30,16 @@ from ._program import Program, compile
 
 _aten = torch.ops.aten
 
-# Operators that only look at memory in another way: torch computes them for outputs, which are views then.
+# Operators that only change the view of memory: for outputs torch computes them, so that these are views.
 _VIEWS = {
     _aten.t.default, _aten.view.default, _aten.permute.default, _aten.transpose.int, _aten.unsqueeze.default,
     _aten.squeeze.dim, _aten.squeeze.dims, _aten.expand.default, _aten.alias.default, _aten.detach.default,
     _aten.slice.Tensor, _aten.select.int, _aten.unfold.default,
 }  # fmt: skip
-# Those of them that need no more memory than what they look at, whole.
+# Those of them whose result needs all of the memory that they view, and no more.
 _WHOLE_VIEWS = _VIEWS - {_aten.slice.Tensor, _aten.select.int, _aten.unfold.default}
 _ALIASES = {_aten.alias.default, _aten.detach.default, _aten.lift_fresh_copy.default}
-# What DLPack calls torch's element types: code and bits.
+# DLPack's code and bits of torch's element types.
 TYPES = {
     torch.float32: (2, 32), torch.float64: (2, 64), torch.float16: (2, 16), torch.bfloat16: (4, 16), torch.int64: (0, 64),
     torch.int32: (0, 32), torch.int16: (0, 16), torch.int8: (0, 8), torch.uint8: (1, 8), torch.bool: (6, 8),
@@ -47,7 +47,7 @@ TYPES = {
 
 
 def _is_whole_view(node: torch.fx.Node) -> bool:
-    """Whether a node is a view that needs no more memory than what it looks at: windows are if they overlap or touch."""
+    """Whether a node is a view that needs no more memory than its base: windows are if they overlap or touch."""
     if node.target is _aten.unfold.default:
         size, step = node.args[2:4]
         return isinstance(size, int) and isinstance(step, int) and step <= size
@@ -55,7 +55,7 @@ def _is_whole_view(node: torch.fx.Node) -> bool:
 
 
 def value_of(node: torch.fx.Node) -> Any:
-    """What a node gives, as the tracer knows it."""
+    """The value of a node, as the tracer knows it."""
     return node.meta.get("val")
 
 
@@ -64,18 +64,20 @@ def is_tensor(node: torch.fx.Node) -> bool:
 
 
 def is_integer(node: torch.fx.Node) -> bool:
-    """Whether a node is a whole number: a size, or a tensor's element."""
+    """Whether a node is an integer: a size, or a tensor's element."""
     return isinstance(value_of(node), (int, torch.SymInt)) and not isinstance(value_of(node), bool)
 
 
 def is_number(node: torch.fx.Node) -> bool:
-    """Whether a node is a size, or a number made of sizes: torch computes it. A tensor's element is not, even if it becomes a size."""
+    """Whether a node is a size, or a number computed from sizes by torch. A tensor's element is not, even if it becomes
+    a size.
+    """
     numbers = (int, float, torch.SymInt, torch.SymFloat)
     value = value_of(node)
     return isinstance(value, numbers) and not isinstance(value, bool) and node.target is not _aten._local_scalar_dense.default
 
 
-# Functions of sizes that are computed as floats are, which weir's formulas do not have.
+# Functions of sizes that are computed in floats, which weir's formulas do not have.
 _ROUNDED = {
     "ToFloat", "FloatTrueDiv", "IntTrueDiv", "FloatPow", "TruncToInt", "TruncToFloat", "FloorToInt", "CeilToInt", "RoundToInt",
     "RoundDecimal",
@@ -83,7 +85,7 @@ _ROUNDED = {
 
 
 def _is_rounded(expression: Any) -> bool:
-    """Whether an expression of sizes goes by way of floats."""
+    """Whether an expression of sizes is computed in floats."""
     return any(
         type(e).__name__ in _ROUNDED or type(e).__name__.startswith("OpaqueUnaryFn") or (e.is_number and not e.is_integer)
         for e in sympy.preorder_traversal(expression)
@@ -91,7 +93,7 @@ def _is_rounded(expression: Any) -> bool:
 
 
 def _order(value: torch.Tensor) -> list[int] | None:
-    """The order of axes in which a tensor lies in row-major order; None if there is none, or it is the axes' own."""
+    """The order of axes in which a tensor is row-major; None if there is none, or if it is the axes' own."""
     strides, sizes = [_hint(s) for s in value.stride()], [_hint(s) for s in value.shape]
     order = sorted(range(value.dim()), key=lambda i: (-strides[i], i))
     if 0 in strides or order == list(range(value.dim())):
@@ -105,61 +107,61 @@ def _order(value: torch.Tensor) -> list[int] | None:
 
 
 def _hint(size: Any) -> int:
-    """A size as it is now, which of a dynamic one may be another later."""
+    """The present value of a size, which may be dynamic."""
     return int(size) if isinstance(size, int) else int(size.node.hint or 0)
 
 
 class _Size:
-    """How a symbol's value is found: an argument, or its extent along an axis, is step · symbol + rest."""
+    """The source of a symbol's value: an argument, or its extent along an axis, equals step · symbol + rest."""
 
     def __init__(self, place: int, axis: int | None, step: int, rest: int) -> None:
         self.place, self.axis, self.step, self.rest = place, axis, step, rest
 
     @property
     def plain(self) -> bool:
-        """Whether the symbol is an extent itself, from which a program has its value."""
+        """Whether the symbol is an extent itself, so that a program gets its value from it."""
         return self.axis is not None and self.step == 1 and self.rest == 0
 
     def of(self, args: Sequence[Any]) -> int:
-        """The symbol's value, out of a graph's arguments."""
+        """The symbol's value from a graph's arguments."""
         arg = args[self.place]
         return (int(arg if self.axis is None else arg.shape[self.axis]) - self.rest) // self.step
 
     def shown(self, args: Sequence[Any]) -> torch.Tensor:
-        """The tensor without elements that tells a program the symbol's value."""
+        """A tensor without elements whose shape has the symbol's value."""
         return torch.empty((self.of(args), 0), dtype=torch.uint8)
 
 
 class _Computed:
-    """How a number that is made of sizes is found: an expression of symbols, or an argument."""
+    """The source of a number computed from sizes: an expression of symbols, or an argument."""
 
     def __init__(self, expression: Any, sizes: dict[Any, _Size], place: int | None = None) -> None:
         self.expression, self.place = expression, place
         self.sizes = sizes
 
     def of(self, args: Sequence[Any]) -> Any:
-        """The number, out of a graph's arguments."""
+        """The number, from a graph's arguments."""
         if self.place is not None:
             return args[self.place]
         return self.expression.xreplace({symbol: sympy.Integer(size.of(args)) for symbol, size in self.sizes.items()})
 
 
 class _Extent(_Computed):
-    """A whole number that a program is told as an extent."""
+    """An integer that a program gets as an extent."""
 
     def shown(self, args: Sequence[Any]) -> torch.Tensor:
         return torch.empty((int(self.of(args)), 0), dtype=torch.uint8)
 
 
 class _Float(_Computed):
-    """A float that a program is told as a tensor's only element."""
+    """A float that a program gets as a tensor's only element."""
 
     def shown(self, args: Sequence[Any]) -> torch.Tensor:
         return torch.tensor(float(self.of(args)), dtype=torch.float64)
 
 
 def sizes_of(nodes: Sequence[torch.fx.Node]) -> dict[Any, _Size]:
-    """How the symbols that nodes tell are found, each by the place of a node."""
+    """The sources of the symbols that nodes have, each by the index of a node."""
     found: dict[Any, _Size] = {}
     for place, node in enumerate(nodes):
         value = value_of(node)
@@ -182,7 +184,7 @@ def sizes_of(nodes: Sequence[torch.fx.Node]) -> dict[Any, _Size]:
 
 
 def numbers_of(gm: torch.fx.GraphModule) -> dict[Any, Any]:
-    """The expressions of sizes in a graph, with what knows their symbols."""
+    """The expressions of sizes in a graph, with the sources of their symbols."""
     told: dict[Any, Any] = {}
     for node in gm.graph.nodes:
         value = value_of(node)
@@ -194,18 +196,18 @@ def numbers_of(gm: torch.fx.GraphModule) -> dict[Any, Any]:
 
 
 class _Argument:
-    """An input of a program: which argument it is, and the order in which its axes lie."""
+    """An input of a program: the index of its argument, and the order in which its axes lie."""
 
     def __init__(self, place: int, value: torch.Tensor, order: list[int] | None, size: Any = None) -> None:
         self.place = place
         self.order = order
-        self.size = size  # the number that the input tells, if it is no argument
+        self.size = size  # the number in the input's shape, if it is not an argument
         self.rank = value.dim()
         self.code, self.bits = TYPES[value.dtype]
 
 
 class _Lent:
-    """Where an argument lies, as a program is told it."""
+    """The memory of an argument, in the form for a program."""
 
     def __init__(self, argument: _Argument) -> None:
         self.place, self.order, self.size = argument.place, argument.order, argument.size
@@ -218,10 +220,10 @@ class _Lent:
         self.tensor.strides = ctypes.cast(ctypes.byref(self.extents, 8 * n), ctypes.POINTER(ctypes.c_int64))
         self.shape: Any = None
         self.stride: Any = None
-        self.told: torch.Tensor | None = None  # which tells a number
+        self.told: torch.Tensor | None = None  # holds a number
 
     def point(self, args: Sequence[Any]) -> None:
-        """Says where an argument lies. A size is the extent of what has no elements."""
+        """Sets the memory of an argument. A size is the extent of a tensor without elements."""
         if self.size is not None:
             t = self.told = self.size.shown(args)
         else:
@@ -236,44 +238,47 @@ class _Lent:
         self.tensor.data = t.data_ptr()
 
     def taken(self, args: list[Any]) -> bool:
-        """Whether the run may take the argument: it is the list's alone, and lies as the program reads it."""
+        """Whether the run may take the argument: only the list refers to it, and it has the program's layout."""
         if self.size is not None or not _sole(args, self.place):
             return False
         t = args[self.place]
         return bool((t if self.order is None else t.permute(self.order)).is_contiguous())
 
 
-_from_dlpack = torch._C._from_dlpack  # which torch.from_dlpack calls for a capsule
+_from_dlpack = torch._C._from_dlpack  # torch.from_dlpack calls it for a capsule
 
 # Tensors of fewer bytes are held until a run has ended: giving one away costs more than it saves.
 _LEAST = 1 << 16
 
 
 def _references(args: list[Any], place: int) -> int:
-    """How many references an argument has, with those of this function and of the question."""
+    """The number of references to an argument, including those of this call."""
     t = args[place]
     return sys.getrefcount(t)
 
 
-# What _references gives if the list alone holds an argument: versions of Python count their own references differently.
+# The result of _references if only the list holds an argument; versions of Python count their own references
+# differently.
 _ALONE = _references([object()], 0)
 
 
 def _sole(args: list[Any], place: int) -> bool:
-    """Whether the list alone holds an argument, which nobody else then reads any more: hooks and retained graphs may."""
+    """Whether only the list holds an argument, so that nothing reads it later: hooks and retained graphs may hold it
+    too.
+    """
     if _references(args, place) != _ALONE:
         return False
     t = args[place]
     return (
         t._use_count() == 1
-        and torch._C._storage_Use_Count(t.untyped_storage()._cdata) == 2  # the question again
+        and torch._C._storage_Use_Count(t.untyped_storage()._cdata) == 2  # the other reference is this call's
         and t.nbytes >= _LEAST
         and not t.requires_grad
     )
 
 
 class _Call:
-    """What one call of a program tells it: calls that run at once have one each."""
+    """The arguments of one call of a program: calls that run at once have one each."""
 
     def __init__(self, arguments: list[_Argument], outputs: int) -> None:
         self.lent = [_Lent(argument) for argument in arguments]
@@ -283,7 +288,7 @@ class _Call:
         self.outputs = (ctypes.c_void_p * outputs)()
 
     def run(self, program: Program, args: list[Any], spent: Collection[int]) -> list[torch.Tensor]:
-        """Runs a program. Its outputs are torch's from then on. Of spent arguments it takes those that are the list's alone."""
+        """Runs a program. Its outputs then belong to torch. It takes spent arguments to which only the list refers."""
         for lent in self.lent:
             lent.point(args)
         given = [(k, self._capsule(lent, args)) for k, lent in enumerate(self.lent) if lent.place in spent and lent.taken(args)]
@@ -299,20 +304,20 @@ class _Call:
         return [_from_dlpack(capsule) for capsule in [lib.capsule(managed) for managed in outputs]]
 
     def _capsule(self, lent: _Lent, args: list[Any]) -> Any:
-        """An argument as a capsule that holds it. The list does not have it any more."""
+        """An argument as a capsule that holds it; the list no longer has it."""
         t, args[lent.place] = args[lent.place], None
         return torch._C._to_dlpack_versioned(t if lent.order is None else t.permute(lent.order))
 
 
 class Compiled:
-    """A graph of which weir computes everything: called with its inputs, it gives its outputs.
+    """A graph of which weir computes everything: called with its inputs, it returns its outputs.
 
-    spent are inputs, by their places, that nobody reads after a call: run gives them back after the last step that does.
+    spent are the indices of inputs that nothing reads after a call: run frees them after their last read.
     """
 
     def __init__(self, gm: torch.fx.GraphModule, spent: Collection[int] = ()) -> None:
         self.placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
-        held = [n for n in gm.graph.nodes if n.op == "get_attr"]  # tensors of the graph's own: further inputs
+        held = [n for n in gm.graph.nodes if n.op == "get_attr"]  # tensors of the graph itself: further inputs
         self.held = [operator.attrgetter(str(n.target))(gm) for n in held]
         for node, tensor in zip(held, self.held):
             node.meta.setdefault("val", tensor)
@@ -342,7 +347,7 @@ class Compiled:
                 copies[node] = copies[node.args[0]]
                 continue
             copies[node] = graph.node_copy(node, lambda n: copies[n])
-        self.computed: dict[torch.fx.Node, tuple[int, list[int] | None]] = {}  # which output it is, and how its axes lie
+        self.computed: dict[torch.fx.Node, tuple[int, list[int] | None]] = {}  # the index of an output, and the order of its axes
         given: list[torch.fx.Node] = []
         for node in self.results:
             self._result(graph, copies, given, node)
@@ -350,10 +355,10 @@ class Compiled:
         self.program = self._compiled(graph, given)
         self.room = len(given)
         self._plan()
-        self.calls: list[_Call] = []  # that no thread makes just now
+        self.calls: list[_Call] = []  # not used by a thread at present
 
     def _eager(self) -> dict[torch.fx.Node, bool]:
-        """The nodes that torch computes for results: numbers, and views of inputs and of what weir computes."""
+        """The nodes that torch computes for results: numbers, and views of inputs and of weir's outputs."""
         out: dict[torch.fx.Node, bool] = {}
 
         def light(node: torch.fx.Node) -> bool:
@@ -380,7 +385,7 @@ class Compiled:
         return out
 
     def _input(self, graph: torch.fx.Graph, copies: dict[torch.fx.Node, torch.fx.Node], i: int, node: torch.fx.Node) -> None:
-        """Declares an input, in the order in which it lies in memory."""
+        """Declares an input, with its axes in the order of memory."""
         value = value_of(node)
         if isinstance(value, torch.SymFloat):
             self._float(graph, copies, node, _Float(None, {}, i))
@@ -404,7 +409,7 @@ class Compiled:
             self.turned.append((node, turned))
 
     def _sizes(self, graph: torch.fx.Graph, gm: torch.fx.GraphModule) -> None:
-        """Declares an input without elements for each size that is no extent of another input: its shape has it."""
+        """Declares an input without elements for each size that no other input's extent has."""
         told = numbers_of(gm)
         symbols = {symbol: environment for expression, environment in told.items() for symbol in expression.free_symbols}
         bound = {symbol for symbol, size in self.found.items() if size.plain}
@@ -415,19 +420,19 @@ class Compiled:
             if size is None:
                 raise UnsupportedError(f"no argument tells the size {symbol}")
             self._told(graph, f"size_{symbol}", size, symbols[symbol], symbol)
-        self.named: dict[str, str] = {}  # expressions that go by way of floats, with the symbols that stand for them
+        self.named: dict[str, str] = {}  # expressions computed in floats, with the symbols that replace them
         for expression in sorted((e for e in told if e.is_integer and _is_rounded(e)), key=str):
             name = self.named[sympy.srepr(expression)] = f"w{len(self.named)}"
             self._told(graph, f"size_{name}", _Extent(expression, self._of(expression)), told[expression], expression)
 
     def _of(self, expression: Any) -> dict[Any, _Size]:
-        """How the symbols of an expression are found."""
+        """The sources of the symbols in an expression."""
         if unknown := expression.free_symbols - self.found.keys():
             raise UnsupportedError(f"no argument tells the size {min(map(str, unknown))}")
         return {symbol: self.found[symbol] for symbol in expression.free_symbols}
 
     def _told(self, graph: torch.fx.Graph, name: str, size: Any, environment: Any, extent: Any) -> torch.fx.Node:
-        """Declares an input that tells a number: as an extent, which is a symbol or an expression, or, without one, as an element."""
+        """Declares an input for a number: as an extent, if it is a symbol or an expression, or else as an element."""
         if self.mode is None:
             raise UnsupportedError(f"no tensor beside the size {name}")
         with self.mode:
@@ -441,7 +446,7 @@ class Compiled:
         return node
 
     def _number(self, graph: torch.fx.Graph, copies: dict[torch.fx.Node, Any], node: torch.fx.Node) -> None:
-        """Declares a number that is made of sizes. Whole numbers are expressions of symbols; floats are elements of inputs."""
+        """Declares a number computed from sizes. Integers are expressions of symbols; floats are elements of inputs."""
         value = value_of(node)
         if isinstance(value, float):
             copies[node] = value
@@ -465,9 +470,9 @@ class Compiled:
     def _result(
         self, graph: torch.fx.Graph, copies: dict[torch.fx.Node, torch.fx.Node], given: list[torch.fx.Node], node: Any
     ) -> None:
-        """Declares what weir computes of a result, in the order in which torch expects it to lie in memory."""
+        """Declares the part of a result that weir computes, in the order of memory that torch expects."""
         while isinstance(node, torch.fx.Node) and self.eager.get(node) and node not in self.places and not is_number(node):
-            node = node.args[0]  # torch computes a view
+            node = node.args[0]  # torch computes the view
         if not isinstance(node, torch.fx.Node) or self.eager.get(node) or node in self.computed:
             return
         copy, order = copies[node], _order(value_of(node))
@@ -483,7 +488,7 @@ class Compiled:
         given.append(copy)
 
     def _compiled(self, graph: torch.fx.Graph, given: Sequence[torch.fx.Node]) -> Program:
-        """The program of a graph, by way of torch.export's JSON."""
+        """The program of a graph, by torch.export's JSON."""
         for node in graph.nodes:
             node.meta = {"val": node.meta.get("val")}
         inputs = [
@@ -509,7 +514,7 @@ class Compiled:
         return self.run([*args])
 
     def run(self, args: list[Any]) -> list[Any]:
-        """Computes the outputs. The list becomes the call's own."""
+        """Computes the outputs. The call takes over the list."""
         args.extend(self.held)
         numbers = [self._value(node, args) for node in self.numbers]
         try:
@@ -526,7 +531,7 @@ class Compiled:
         return [values[k] if isinstance(k, int) else k.constant for k in self.given]
 
     def _plan(self) -> None:
-        """Finds in which order a call has values: arguments, numbers, computed tensors, and the views that results need."""
+        """Finds the order of a call's values: arguments, numbers, computed tensors, and the views of results."""
         places: dict[torch.fx.Node, int] = dict(self.places)
         self.numbers = [n for n, light in self.eager.items() if light and n not in places and is_number(n)]
         for node in (*self.numbers, *self.computed):
@@ -550,7 +555,7 @@ class Compiled:
                 self.given.append(_Constant(node))
 
     def _value(self, node: torch.fx.Node, args: Sequence[Any]) -> Any:
-        """The value of a number that results need, out of the sizes of arguments."""
+        """The value of a number in the results, from the sizes of arguments."""
         value = value_of(node)
         if isinstance(value, (torch.SymInt, torch.SymFloat)):
             number = _Computed(value.node.expr, self._of(value.node.expr)).of(args)
@@ -559,13 +564,13 @@ class Compiled:
 
 
 class _Constant:
-    """A result that is no value of a call's."""
+    """A result that does not depend on a call."""
 
     def __init__(self, constant: Any) -> None:
         self.constant = constant
 
 
-# What a tensor does by itself is several times as fast as the operator of the same effect.
+# A tensor's method is several times as fast as the operator of the same effect.
 _METHODS = {
     _aten.permute.default: torch.Tensor.permute,
     _aten.t.default: torch.Tensor.t,
@@ -578,7 +583,7 @@ _METHODS = {
 
 
 def _view(node: torch.fx.Node, places: dict[torch.fx.Node, int]) -> Callable[[list[Any]], Any]:
-    """What computes a node out of a call's values."""
+    """A function that computes a node from a call's values."""
     target: Any = node.target
     first, rest = node.args[0], node.args[1:]
     if isinstance(first, torch.fx.Node) and node.all_input_nodes == [first] and not node.kwargs:
@@ -596,7 +601,7 @@ def _view(node: torch.fx.Node, places: dict[torch.fx.Node, int]) -> Callable[[li
 
 
 def _renamed(written: Any, named: dict[str, str]) -> Any:
-    """A graph as it is written, with expressions replaced by the symbols that stand for them."""
+    """A printed graph, with expressions replaced by their symbols."""
     if isinstance(written, dict):
         text = written.get("expr_str")
         if isinstance(text, str) and text in named:
@@ -608,7 +613,7 @@ def _renamed(written: Any, named: dict[str, str]) -> Any:
 
 
 def _ranges(graph: torch.fx.Graph) -> dict[str, dict[str, int | None]]:
-    """The ranges of the symbols of a graph's shapes."""
+    """The ranges of the symbols in a graph's shapes."""
     ranges: dict[str, dict[str, int | None]] = {}
     for node in graph.nodes:
         value = value_of(node)

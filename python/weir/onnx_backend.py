@@ -16,7 +16,7 @@ from ._program import Program, Results, compile, load
 from ._tensor import Tensor
 
 def _array(value: Any) -> Any:
-    """A result as the runner wants it: an array, a list of them, or None."""
+    """A result in the runner's form: an array, a list of them, or None."""
     if value is None:
         return None
     if isinstance(value, list):
@@ -50,7 +50,7 @@ class WeirBackend(Backend):
 
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> WeirRep:
-        """A model, compiled."""
+        """Compiles a model."""
         if not cls.supports_device(device):
             raise ValueError(f"there is no device {device!r}; there is CPU")
         super().prepare(model, device, **kwargs)
@@ -59,7 +59,7 @@ class WeirBackend(Backend):
 
     @classmethod
     def run_node(cls, node: onnx.NodeProto, inputs: Sequence[Any], device: str = "CPU", outputs_info: Any = None, **kwargs: Any) -> Any:
-        """One node on its own."""
+        """Runs one node by itself."""
         super().run_node(node, inputs, device, outputs_info=outputs_info, **kwargs)
         declared = [
             onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(numpy.asarray(x).dtype), numpy.shape(x))
@@ -72,7 +72,7 @@ class WeirBackend(Backend):
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """Whether a device is there: the CPU is."""
+        """Whether a device is supported: only the CPU is."""
         return device.split(":")[0] == "CPU"
 
 

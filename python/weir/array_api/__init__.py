@@ -3,8 +3,8 @@
     xp = weir.array_api
     y = xp.sum(xp.asarray([1.0, 2.0, 3.0]) ** 2)
 
-Functions are those of https://data-apis.org/array-api/2024.12, by their names there. There are no complex numbers, and the
-extensions linalg and fft are not there.
+The functions are those of https://data-apis.org/array-api/2024.12, with the same names. Complex numbers, and the extensions
+linalg and fft, are not supported.
 """
 
 from ._types import (

@@ -33,7 +33,7 @@ def arange(
     dtype: DType | None = None,
     device: str | None = None,
 ) -> Tensor:
-    """start, start + step, … before stop; from 0 on if only one number is given."""
+    """start, start + step, … up to but excluding stop; with one number, from 0 up to it."""
     cpu(device)
     if stop is None:
         start, stop = 0, start
@@ -54,20 +54,20 @@ def arange(
         return astype(values, dtype, copy=False)
     if count == 0:
         return _zeros([0], dtype)
-    written([start, int(start) + (count - 1) * int(step)], (2,), dtype)  # numbers that the type does not have are refused
+    written([start, int(start) + (count - 1) * int(step)], (2,), dtype)  # numbers that the type cannot hold are refused
     values = operate("mul", operate("iota", give=["i64", count]), _wrapped(int(step)))
     return astype(operate("add", values, _wrapped(int(start))), dtype, copy=False)
 
 
 def _wrapped(value: int) -> Tensor:
-    """The low 64 bits of a number, as a signed one: sums of them have the low bits of the sum."""
+    """The low 64 bits of a number, as a signed integer: sums of them have the low bits of the sum."""
     return written([(value + (1 << 63)) % (1 << 64) - (1 << 63)], (), int64)
 
 
 def asarray(obj: Any, /, *, dtype: DType | None = None, device: str | None = None, copy: bool | None = None) -> Tensor:
-    """A tensor of a tensor, of a number, of lists of lists of numbers, of a buffer, or of what has __dlpack__.
+    """A tensor of a tensor, of a number, of lists of lists of numbers, of a buffer, or of an object with __dlpack__.
 
-    Memory is shared if no copy is needed and copy is not True; if one is needed and copy is False that is a ValueError.
+    Memory is shared if no copy is needed and copy is not True. ValueError: a copy is needed, and copy is False.
     """
     cpu(device)
     if dtype is not None:
@@ -92,7 +92,7 @@ def asarray(obj: Any, /, *, dtype: DType | None = None, device: str | None = Non
 
 
 def _flat(obj: Any) -> tuple[list[Any], list[int], DType | None]:
-    """The numbers of lists of lists, their shape, and the common type of the tensors among them."""
+    """The numbers in nested lists, their shape, and the common type of the tensors among them."""
     shape: list[int] = []
     level, within = [obj], None
     while True:
@@ -113,7 +113,7 @@ def _flat(obj: Any) -> tuple[list[Any], list[int], DType | None]:
 
 
 def _type_of(values: Sequence[Any], within: DType | None) -> DType:
-    """The default type for numbers: of floats f32, of integers i64, or u64 if one is too large."""
+    """The default type of numbers: f32 for floats; i64 for integers, or u64 if one is too large."""
     if within is not None:
         for kind in {type(v) for v in values}:
             within = type_of_scalar(kind(0), within)
@@ -138,13 +138,13 @@ def empty_like(x: Tensor, /, *, dtype: DType | None = None, device: str | None =
 def eye(
     n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: DType | None = None, device: str | None = None
 ) -> Tensor:
-    """A matrix with ones where the column is the row plus k, else zeros."""
+    """A matrix with ones in column row + k, and zeros elsewhere."""
     cpu(device)
     return operate("eye", give=[_known(dtype or float32), n_rows, n_rows if n_cols is None else n_cols, _offset(k)])
 
 
 def _offset(k: int) -> int:
-    """An offset of a diagonal that the library takes: those that are further leave nothing as well."""
+    """An offset of a diagonal within the library's limits; a diagonal beyond them is empty as well."""
     return max(min(k, 1 << 40), -(1 << 40))
 
 
@@ -155,14 +155,14 @@ def from_dlpack(x: Exchangeable, /, *, device: str | None = None, copy: bool | N
 
 
 def full(shape: Shape, fill_value: Scalar, *, dtype: DType | None = None, device: str | None = None) -> Tensor:
-    """A tensor whose elements are all one number."""
+    """A tensor whose elements all equal a number."""
     cpu(device)
     value = written([fill_value], (), _known(dtype or type_of_scalar(fill_value)))
     return operate("broadcast_to", value, give=shape_of(shape))
 
 
 def full_like(x: Tensor, /, fill_value: Scalar, *, dtype: DType | None = None, device: str | None = None) -> Tensor:
-    """A tensor with x's shape whose elements are all one number."""
+    """A tensor with x's shape whose elements all equal a number."""
     return full(x.shape, fill_value, dtype=dtype or x.dtype, device=device)
 
 
@@ -176,7 +176,7 @@ def linspace(
     device: str | None = None,
     endpoint: bool = True,
 ) -> Tensor:
-    """num numbers from start to stop, equally far apart; stop is left out if endpoint says so."""
+    """num equally spaced numbers from start to stop; stop is excluded if endpoint is False."""
     cpu(device)
     dtype = _known(dtype or float32)
     if endpoint:
@@ -185,7 +185,7 @@ def linspace(
 
 
 def meshgrid(*arrays: Tensor, indexing: str = "xy") -> list[Tensor]:
-    """For each vector a tensor of all their extents, with its elements along its axis; xy exchanges the first two axes."""
+    """For each vector a tensor of all their extents that varies along its axis; "xy" exchanges the first two axes."""
     if indexing not in ("xy", "ij"):
         raise ValueError(f"indexing {indexing!r}; it is xy or ij")
     if not arrays:
@@ -208,12 +208,12 @@ def ones_like(x: Tensor, /, *, dtype: DType | None = None, device: str | None = 
 
 
 def tril(x: Tensor, /, *, k: int = 0) -> Tensor:
-    """The elements whose column is at most their row plus k, of each matrix in the last two axes; 0 elsewhere."""
+    """The elements whose column is at most row + k, of each matrix in the last two axes; 0 elsewhere."""
     return operate("tril", x, give=[_offset(k)])
 
 
 def triu(x: Tensor, /, *, k: int = 0) -> Tensor:
-    """The elements whose column is at least their row plus k, of each matrix in the last two axes; 0 elsewhere."""
+    """The elements whose column is at least row + k, of each matrix in the last two axes; 0 elsewhere."""
     return operate("triu", x, give=[_offset(k)])
 
 

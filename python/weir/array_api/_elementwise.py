@@ -1,4 +1,4 @@
-"""Functions of single elements. Operands of several types have their common type, as result_type has it."""
+"""Functions of single elements. Operands of different types are converted to their common type, as by result_type."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def bitwise_invert(x: Tensor, /) -> Tensor:
 
 
 def bitwise_left_shift(x1: Tensor | Scalar, x2: Tensor | Scalar, /) -> Tensor:
-    """The bits of x1 moved x2 places up."""
+    """The bits of x1 shifted left by x2 positions."""
     return binary("shift_left", x1, x2)
 
 
@@ -72,22 +72,22 @@ def bitwise_or(x1: Tensor | Scalar, x2: Tensor | Scalar, /) -> Tensor:
 
 
 def bitwise_right_shift(x1: Tensor | Scalar, x2: Tensor | Scalar, /) -> Tensor:
-    """The bits of x1 moved x2 places down; the sign stays."""
+    """The bits of x1 shifted right by x2 positions; the sign stays."""
     return binary("shift_right", x1, x2)
 
 
 def bitwise_xor(x1: Tensor | Scalar, x2: Tensor | Scalar, /) -> Tensor:
-    """The bits that just one of them has."""
+    """The bits that exactly one of them has."""
     return binary("bitwise_xor", x1, x2)
 
 
 def ceil(x: Tensor, /) -> Tensor:
-    """The least integers not below x, of x's type."""
+    """The least integers not below x, in x's type."""
     return operate("ceil", x)
 
 
 def clip(x: Tensor, /, min: Tensor | Scalar | None = None, max: Tensor | Scalar | None = None) -> Tensor:
-    """x, but min if it is less, and max if it is greater; of x's type."""
+    """x limited to at least min and at most max, in x's type."""
     limits = [None if limit is None else operand(limit, x.dtype) for limit in (min, max)]
     return operate("clip", x, *limits)
 
@@ -113,7 +113,7 @@ def cosh(x: Tensor, /) -> Tensor:
 
 
 def divide(x1: Tensor | Scalar, x2: Tensor | Scalar, /) -> Tensor:
-    """x1 / x2; of integers, as f32."""
+    """x1 / x2; for integers as f32."""
     return binary("div", x1, x2)
 
 
@@ -128,17 +128,17 @@ def exp(x: Tensor, /) -> Tensor:
 
 
 def expm1(x: Tensor, /) -> Tensor:
-    """e to the power of x, less 1, exact for small x."""
+    """e to the power of x, minus 1, precise for small x."""
     return operate("expm1", x)
 
 
 def floor(x: Tensor, /) -> Tensor:
-    """The greatest integers not above x, of x's type."""
+    """The greatest integers not above x, in x's type."""
     return operate("floor", x)
 
 
 def floor_divide(x1: Tensor | Scalar, x2: Tensor | Scalar, /) -> Tensor:
-    """The greatest integers not above x1 / x2; integers divided by 0 are 0."""
+    """The greatest integers not above x1 / x2; integers divided by 0 give 0."""
     return quotient(x1, x2)
 
 
@@ -163,7 +163,7 @@ def imag(x: Tensor, /) -> Tensor:
 
 
 def isfinite(x: Tensor, /) -> Tensor:
-    """Whether elements are numbers that are not infinite."""
+    """Whether elements are neither infinite nor NaN."""
     return operate("isfinite", x)
 
 
@@ -198,7 +198,7 @@ def log10(x: Tensor, /) -> Tensor:
 
 
 def log1p(x: Tensor, /) -> Tensor:
-    """The natural logarithms of 1 + x, exact for small x."""
+    """The natural logarithms of 1 + x, precise for small x."""
     return operate("log1p", x)
 
 
@@ -223,22 +223,22 @@ def logical_not(x: Tensor, /) -> Tensor:
 
 
 def logical_or(x1: Tensor | Scalar, x2: Tensor | Scalar, /) -> Tensor:
-    """Whether one of them is true."""
+    """Whether x1 or x2 is true."""
     return binary("logical_or", x1, x2)
 
 
 def logical_xor(x1: Tensor | Scalar, x2: Tensor | Scalar, /) -> Tensor:
-    """Whether just one of them is true."""
+    """Whether exactly one of them is true."""
     return binary("logical_xor", x1, x2)
 
 
 def maximum(x1: Tensor | Scalar, x2: Tensor | Scalar, /) -> Tensor:
-    """The greater of x1 and x2; NaN if one of them is."""
+    """The greater of x1 and x2; NaN if one of them is NaN."""
     return binary("maximum", x1, x2)
 
 
 def minimum(x1: Tensor | Scalar, x2: Tensor | Scalar, /) -> Tensor:
-    """The smaller of x1 and x2; NaN if one of them is."""
+    """The smaller of x1 and x2; NaN if one of them is NaN."""
     return binary("minimum", x1, x2)
 
 
@@ -253,7 +253,7 @@ def negative(x: Tensor, /) -> Tensor:
 
 
 def nextafter(x1: Tensor | Scalar, x2: Tensor | Scalar, /) -> Tensor:
-    """The floats that follow x1 on the way to x2."""
+    """The next floats after x1 in the direction of x2."""
     return binary("nextafter", x1, x2)
 
 
@@ -268,7 +268,7 @@ def positive(x: Tensor, /) -> Tensor:
 
 
 def pow(x1: Tensor | Scalar, x2: Tensor | Scalar, /) -> Tensor:
-    """x1 to the power of x2; an integer to a negative power is 0, but for 1 and −1."""
+    """x1 to the power of x2; an integer to a negative power is 0, unless it is 1 or −1."""
     return binary("pow", x1, x2)
 
 
@@ -283,22 +283,22 @@ def reciprocal(x: Tensor, /) -> Tensor:
 
 
 def remainder(x1: Tensor | Scalar, x2: Tensor | Scalar, /) -> Tensor:
-    """What x1 leaves when divided by x2, with x2's sign."""
+    """The remainder of x1 / x2, with x2's sign."""
     return binary("remainder", x1, x2)
 
 
 def round(x: Tensor, /) -> Tensor:
-    """The nearest integers, of x's type; the even one of two."""
+    """The nearest integers, in x's type; of two, the even one."""
     return operate("round", x)
 
 
 def sign(x: Tensor, /) -> Tensor:
-    """−1, 0 or 1 as the elements are less than, equal to or greater than 0; NaN of NaN."""
+    """−1, 0 or 1 if elements are less than, equal to or greater than 0; NaN for NaN."""
     return operate("sign", x)
 
 
 def signbit(x: Tensor, /) -> Tensor:
-    """Whether elements have a minus sign, that of zero and NaN too."""
+    """Whether elements have a minus sign; zeros and NaN have signs too."""
     return operate("signbit", x)
 
 
@@ -338,5 +338,5 @@ def tanh(x: Tensor, /) -> Tensor:
 
 
 def trunc(x: Tensor, /) -> Tensor:
-    """The integers nearest to x on the way to 0, of x's type."""
+    """The elements without their fractional parts, in x's type."""
     return operate("trunc", x)

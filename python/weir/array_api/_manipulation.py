@@ -1,4 +1,4 @@
-"""Shapes, and where elements are."""
+"""Functions of shapes, and of the positions of elements."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def axes_of(axis: Axes | None) -> list[int]:
 
 
 def place_of(axis: int, rank: int) -> int:
-    """An axis from 0 on."""
+    """An axis as a number from 0 on."""
     place = operator.index(axis)
     if not -rank <= place < rank:
         raise ValueError(f"axis {place} of {rank}")
@@ -28,18 +28,18 @@ def place_of(axis: int, rank: int) -> int:
 
 
 def flat(x: Tensor) -> Tensor:
-    """x's elements along one axis."""
+    """x's elements along one axis, in row-major order."""
     return x if x.ndim == 1 else operate("reshape", x, give=[x.size])
 
 
 def broadcast_arrays(*arrays: Tensor) -> list[Tensor]:
-    """Tensors of the shape that all are broadcast to together."""
+    """Tensors, broadcast to their common shape."""
     shape = broadcast_shapes(*[x.shape for x in arrays])
     return [broadcast_to(x, shape) for x in arrays]
 
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape that shapes are broadcast to together."""
+    """The common shape that shapes are broadcast to."""
     rank = max((len(shape) for shape in shapes), default=0)
     extents = [1] * rank
     for shape in shapes:
@@ -52,12 +52,12 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def broadcast_to(x: Tensor, /, shape: tuple[int, ...]) -> Tensor:
-    """x, repeated along axes of extent 1 and along new ones in front."""
+    """x, repeated along axes of extent 1 and along new axes in front."""
     return operate("broadcast_to", x, give=list(shape))
 
 
 def concat(arrays: tuple[Tensor, ...] | list[Tensor], /, *, axis: int | None = 0) -> Tensor:
-    """Tensors, in their common type, one after the other along an axis; without an axis their elements."""
+    """Tensors, in their common type, joined along an axis; if axis is None, their elements in row-major order."""
     if axis is None:
         arrays, axis = [flat(x) for x in arrays], 0
     if len(arrays) == 1:
@@ -67,7 +67,7 @@ def concat(arrays: tuple[Tensor, ...] | list[Tensor], /, *, axis: int | None = 0
 
 
 def expand_dims(x: Tensor, /, axis: Axes = 0) -> Tensor:
-    """x with axes of extent 1 at these places of the result."""
+    """x with new axes of extent 1; axes are their indices in the result."""
     axes = axes_of(axis)
     for a in axes:
         if not -x.ndim - len(axes) <= a < x.ndim + len(axes):
@@ -76,14 +76,14 @@ def expand_dims(x: Tensor, /, axis: Axes = 0) -> Tensor:
 
 
 def flip(x: Tensor, /, *, axis: Axes | None = None) -> Tensor:
-    """The elements along axes in the other order; along all of them if none is given."""
+    """x with the order of elements along axes reversed; along all axes if none is given."""
     if x.ndim == 0 or axis == ():
         return copy_of(x)
     return operate("flip", x, give=axes_of(axis))
 
 
 def moveaxis(x: Tensor, source: Axes, destination: Axes, /) -> Tensor:
-    """x with axes at other places; the others keep their order."""
+    """x with axes moved to other indices; the others keep their order."""
     origin, target = ([place_of(a, x.ndim) for a in axes_of(axes)] for axes in (source, destination))
     if len(origin) != len(target) or len(set(origin)) != len(origin) or len(set(target)) != len(target):
         raise ValueError(f"axes {source} to the places {destination}")
@@ -101,7 +101,7 @@ def permute_dims(x: Tensor, /, axes: tuple[int, ...]) -> Tensor:
 
 
 def repeat(x: Tensor, repeats: int | Tensor, /, *, axis: int | None = None) -> Tensor:
-    """Each element so many times, side by side along an axis; without an axis the elements in their order."""
+    """Each element repeated, along an axis; if axis is None, in row-major order."""
     if axis is None:
         x, axis = flat(x), 0
     axis = place_of(axis, x.ndim)
@@ -119,7 +119,7 @@ def repeat(x: Tensor, repeats: int | Tensor, /, *, axis: int | None = None) -> T
 
 
 def reshape(x: Tensor, /, shape: tuple[int, ...], *, copy: bool | None = None) -> Tensor:
-    """A copy of x with its elements in another shape, of which one extent may be −1: it is what is left."""
+    """A copy of x with its elements in another shape. One extent may be −1: it is computed from the others."""
     if copy is False:
         raise ValueError("another shape takes a copy")
     extents = list(shape) if isinstance(shape, (tuple, list)) else [operator.index(shape)]
@@ -131,7 +131,7 @@ def reshape(x: Tensor, /, shape: tuple[int, ...], *, copy: bool | None = None) -
 
 
 def roll(x: Tensor, /, shift: int | tuple[int, ...], *, axis: Axes | None = None) -> Tensor:
-    """The elements moved so many places on along axes; those that leave the end come in at the beginning."""
+    """The elements shifted along axes; elements shifted beyond the end reappear at the beginning."""
     if axis is None:
         if isinstance(shift, tuple):
             shift = sum(shift)
@@ -157,14 +157,14 @@ def squeeze(x: Tensor, /, axis: Axes) -> Tensor:
 
 
 def stack(arrays: tuple[Tensor, ...] | list[Tensor], /, *, axis: int = 0) -> Tensor:
-    """Tensors of one shape, in their common type, side by side along a new axis."""
+    """Tensors of one shape, in their common type, joined along a new axis."""
     if len({x.shape for x in arrays}) > 1:
         raise ValueError("tensors of several shapes")
     return operate("stack", *arrays, give=[axis])
 
 
 def tile(x: Tensor, repetitions: tuple[int, ...], /) -> Tensor:
-    """x as a whole so many times along each axis; a shorter list is of the last axes, a longer one adds axes."""
+    """x repeated along each axis; a shorter list applies to the last axes, a longer one adds axes."""
     return operate("tile", x, give=list(repetitions)) if repetitions else copy_of(x)
 
 
@@ -175,14 +175,15 @@ def unstack(x: Tensor, /, *, axis: int = 0) -> tuple[Tensor, ...]:
 
 
 def take(x: Tensor, indices: Tensor, /, *, axis: int | None = None) -> Tensor:
-    """The slices of x along an axis that the indices number."""
+    """The slices of x along an axis at the indices."""
     if axis is None and x.ndim != 1:
         raise ValueError(f"{x!r} has {x.ndim} axes: say along which")
     return operate("take", x, indices, give=[axis or 0])
 
 
 def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Tensor:
-    """One element of x for each index: that at the index's own position, with the index in place of the axis."""
+    """One element of x for each index: at the index's own position, with the coordinate along the axis replaced by it.
+    """
     a = place_of(axis, x.ndim)
     if x.ndim != indices.ndim:
         raise ValueError(f"{x!r} and {indices!r} have different ranks")
@@ -203,7 +204,7 @@ def matrix_transpose(x: Tensor, /) -> Tensor:
 
 
 def tensordot(x1: Tensor, x2: Tensor, /, *, axes: int | tuple[tuple[int, ...], tuple[int, ...]] = 2) -> Tensor:
-    """The sums of products along pairs of axes: the last ones of x1 with the first ones of x2 if their number is given."""
+    """The sums of products along pairs of axes; a number n pairs the last n axes of x1 with the first n of x2."""
     if isinstance(axes, int):
         if not 0 <= axes <= min(x1.ndim, x2.ndim):
             raise ValueError(f"{axes} axes of {x1!r} and {x2!r}")

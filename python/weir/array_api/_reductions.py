@@ -12,7 +12,7 @@ from ._types import _known, astype, float32, int64
 
 
 class UniqueAll(NamedTuple):
-    """What unique_all gives."""
+    """The results of unique_all."""
 
     values: Tensor
     indices: Tensor
@@ -21,21 +21,21 @@ class UniqueAll(NamedTuple):
 
 
 class UniqueCounts(NamedTuple):
-    """What unique_counts gives."""
+    """The results of unique_counts."""
 
     values: Tensor
     counts: Tensor
 
 
 class UniqueInverse(NamedTuple):
-    """What unique_inverse gives."""
+    """The results of unique_inverse."""
 
     values: Tensor
     inverse_indices: Tensor
 
 
 def _along(name: str, x: Tensor, axis: Axes | None, keepdims: bool) -> Tensor:
-    """A reduction. Along no axes it is one along an axis of extent 1."""
+    """A reduction. Without axes it reduces an additional axis of extent 1."""
     if axis == ():
         return operate(name, operate("expand_dims", x, give=[-1]), give=[-1])
     axes = axes_of(axis)
@@ -45,7 +45,7 @@ def _along(name: str, x: Tensor, axis: Axes | None, keepdims: bool) -> Tensor:
 
 
 def _extreme(name: str, x: Tensor, axis: Axes | None, keepdims: bool) -> Tensor:
-    """A reduction that is of one element at least."""
+    """A reduction that needs at least one element."""
     axes = range(x.ndim) if axis is None else axes_of(axis)
     if 0 in [x.shape[place_of(a, x.ndim)] for a in axes]:
         raise ValueError(f"the {name} of no elements, of {x!r} along {axis}")
@@ -53,7 +53,7 @@ def _extreme(name: str, x: Tensor, axis: Axes | None, keepdims: bool) -> Tensor:
 
 
 def _total(name: str, x: Tensor, axis: Axes | None, dtype: DType | None, keepdims: bool) -> Tensor:
-    """A sum or a product in a type: by default integers in the widest of their sign."""
+    """A sum or a product in a type: by default, integers in the widest type of their sign."""
     if dtype is None and x.dtype.kind == "bool":
         dtype = int64
     if dtype is not None and x.dtype != _known(dtype):
@@ -73,32 +73,33 @@ def any(x: Tensor, /, *, axis: Axes | None = None, keepdims: bool = False) -> Te
 
 
 def max(x: Tensor, /, *, axis: Axes | None = None, keepdims: bool = False) -> Tensor:
-    """The greatest elements, NaN if there is one."""
+    """The greatest elements; NaN if an element is NaN."""
     return _extreme("max", x, axis, keepdims)
 
 
 def min(x: Tensor, /, *, axis: Axes | None = None, keepdims: bool = False) -> Tensor:
-    """The least elements, NaN if there is one."""
+    """The least elements; NaN if an element is NaN."""
     return _extreme("min", x, axis, keepdims)
 
 
 def mean(x: Tensor, /, *, axis: Axes | None = None, keepdims: bool = False) -> Tensor:
-    """The means; of no elements NaN."""
+    """The means; NaN for no elements."""
     return _along("mean", x, axis, keepdims)
 
 
 def prod(x: Tensor, /, *, axis: Axes | None = None, dtype: DType | None = None, keepdims: bool = False) -> Tensor:
-    """The products; of integers as i64 or u64."""
+    """The products; integers as i64 or u64."""
     return _total("prod", x, axis, dtype, keepdims)
 
 
 def sum(x: Tensor, /, *, axis: Axes | None = None, dtype: DType | None = None, keepdims: bool = False) -> Tensor:
-    """The sums; of integers as i64 or u64."""
+    """The sums; integers as i64 or u64."""
     return _total("sum", x, axis, dtype, keepdims)
 
 
 def var(x: Tensor, /, *, axis: Axes | None = None, correction: int | float = 0.0, keepdims: bool = False) -> Tensor:
-    """The variances: sums of squares of what elements differ from their mean, over their number less a correction."""
+    """The variances: the sums of squared differences from the mean, divided by the number of elements minus correction.
+    """
     if axis == ():
         return var(operate("expand_dims", x, give=[-1]), axis=-1, correction=correction)
     axes = list(range(x.ndim)) if axis is None else axes_of(axis)
@@ -117,7 +118,7 @@ def std(x: Tensor, /, *, axis: Axes | None = None, correction: int | float = 0.0
 
 
 def _cumulative(name: str, x: Tensor, axis: int | None, dtype: DType | None, first: int | None) -> Tensor:
-    """Totals up to each element, after a first one if that is given."""
+    """Totals up to each element, after an initial one if it is asked for."""
     if axis is None:
         if x.ndim > 1:
             raise ValueError(f"{x!r} has {x.ndim} axes: say along which")
@@ -140,19 +141,19 @@ def _cumulative(name: str, x: Tensor, axis: int | None, dtype: DType | None, fir
 def cumulative_sum(
     x: Tensor, /, *, axis: int | None = None, dtype: DType | None = None, include_initial: bool = False
 ) -> Tensor:
-    """The sums of each element and all before it along an axis, after a 0 if include_initial says so."""
+    """The sums of each element and all before it along an axis, after a 0 if include_initial is True."""
     return _cumulative("cumsum", x, axis, dtype, 0 if include_initial else None)
 
 
 def cumulative_prod(
     x: Tensor, /, *, axis: int | None = None, dtype: DType | None = None, include_initial: bool = False
 ) -> Tensor:
-    """The products of each element and all before it along an axis, after a 1 if include_initial says so."""
+    """The products of each element and all before it along an axis, after a 1 if include_initial is True."""
     return _cumulative("cumprod", x, axis, dtype, 1 if include_initial else None)
 
 
 def diff(x: Tensor, /, *, axis: int = -1, n: int = 1, prepend: Tensor | None = None, append: Tensor | None = None) -> Tensor:
-    """What each element along an axis exceeds the one before it by, n times over."""
+    """The differences of neighbours along an axis, each element minus the one before it, n times over."""
     parts = [part for part in (prepend, x, append) if part is not None]
     if len(parts) > 1:
         x = concat(parts, axis=axis)
@@ -165,7 +166,7 @@ def diff(x: Tensor, /, *, axis: int = -1, n: int = 1, prepend: Tensor | None = N
 
 
 def _position(name: str, x: Tensor, axis: int | None, keepdims: bool) -> Tensor:
-    """Positions of the greatest or least elements."""
+    """The indices of the greatest or least elements."""
     rank = x.ndim
     if axis is None:
         result = operate(name, flat(x), give=[0])
@@ -176,12 +177,12 @@ def _position(name: str, x: Tensor, axis: int | None, keepdims: bool) -> Tensor:
 
 
 def argmax(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """The positions of the greatest elements, i64: of the first, if there are several."""
+    """The indices of the greatest elements, i64; of several, the first."""
     return _position("argmax", x, axis, keepdims)
 
 
 def argmin(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """The positions of the least elements, i64: of the first, if there are several."""
+    """The indices of the least elements, i64; of several, the first."""
     return _position("argmin", x, axis, keepdims)
 
 
@@ -191,7 +192,7 @@ def count_nonzero(x: Tensor, /, *, axis: Axes | None = None, keepdims: bool = Fa
 
 
 def nonzero(x: Tensor, /) -> tuple[Tensor, ...]:
-    """The positions of the elements that are not 0, i64: a vector for each axis."""
+    """The indices of the elements that are not 0, i64: a vector for each axis."""
     if x.ndim == 0:
         raise ValueError("a tensor without axes has no positions")
     return tuple(operate_several("nonzero", x))
@@ -200,7 +201,7 @@ def nonzero(x: Tensor, /) -> tuple[Tensor, ...]:
 def searchsorted(
     x1: Tensor, x2: Tensor | Scalar, /, *, side: Literal["left", "right"] = "left", sorter: Tensor | None = None
 ) -> Tensor:
-    """The places in x1, a vector in ascending order, where elements of x2 could be put in, i64."""
+    """The indices in x1, a vector in ascending order, at which the elements of x2 could be inserted, i64."""
     if side not in ("left", "right"):
         raise ValueError(f"side {side!r}; it is left or right")
     if sorter is not None:
@@ -209,7 +210,7 @@ def searchsorted(
 
 
 def where(condition: Tensor, x1: Tensor | Scalar, x2: Tensor | Scalar, /) -> Tensor:
-    """x1 where a condition holds, x2 elsewhere, in their common type."""
+    """x1 where condition is true and x2 elsewhere, in their common type."""
     if not isinstance(x1, Tensor) and not isinstance(x2, Tensor):
         x1 = operand(x1)
         if isinstance(x2, float) and x1.dtype != float32:
@@ -218,17 +219,17 @@ def where(condition: Tensor, x1: Tensor | Scalar, x2: Tensor | Scalar, /) -> Ten
 
 
 def argsort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
-    """The positions along an axis, i64, at which the elements in order are; equal ones stay in their order."""
+    """The indices along an axis, i64, that sort the elements; equal ones keep their order."""
     return operate("argsort_descending" if descending else "argsort", x, give=[axis])
 
 
 def sort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
-    """The elements along an axis in order."""
+    """The elements sorted along an axis."""
     return operate("sort_descending" if descending else "sort", x, give=[axis])
 
 
 def unique_all(x: Tensor, /) -> UniqueAll:
-    """The different elements in order, where each is first, which of them each element is, and how often each occurs.
+    """The distinct elements in order, their first indices, for each element its index among them, and their counts.
 
     Each NaN differs from the others.
     """
@@ -251,17 +252,17 @@ def unique_all(x: Tensor, /) -> UniqueAll:
 
 
 def unique_counts(x: Tensor, /) -> UniqueCounts:
-    """The different elements in order, and how often each occurs."""
+    """The distinct elements in ascending order, and the number of occurrences of each."""
     found = unique_all(x)
     return UniqueCounts(found.values, found.counts)
 
 
 def unique_inverse(x: Tensor, /) -> UniqueInverse:
-    """The different elements in order, and which of them each element is."""
+    """The distinct elements in ascending order, and for each element its index among them."""
     found = unique_all(x)
     return UniqueInverse(found.values, found.inverse_indices)
 
 
 def unique_values(x: Tensor, /) -> Tensor:
-    """The different elements in order."""
+    """The distinct elements in ascending order."""
     return unique_all(x).values

@@ -1,4 +1,4 @@
-"""Element types, constants, and what is asked of them."""
+"""Element types, constants, and functions of types."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ float16, bfloat16, float32, float64 = DType("f16"), DType("bf16"), DType("f32"),
 
 e, inf, nan, newaxis, pi = math.e, math.inf, math.nan, None, math.pi
 
-# The kinds that isdtype knows, as kinds of DType.
+# The kinds of isdtype, as kinds of DType.
 _KINDS: dict[str, tuple[str, ...]] = {
     "bool": ("bool",), "signed integer": ("signed",), "unsigned integer": ("unsigned",), "integral": ("signed", "unsigned"),
     "real floating": ("float",), "complex floating": ("complex",), "numeric": ("signed", "unsigned", "float", "complex"),
@@ -26,7 +26,7 @@ _KINDS: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class FInfo:
-    """The limits of a type of floats."""
+    """The limits of a float type."""
 
     bits: int
     eps: float
@@ -38,7 +38,7 @@ class FInfo:
 
 @dataclass(frozen=True)
 class IInfo:
-    """The limits of a type of integers."""
+    """The limits of an integer type."""
 
     bits: int
     max: int
@@ -46,7 +46,7 @@ class IInfo:
     dtype: DType
 
 
-# The bits of the significand after the point, and the greatest exponent, of floats.
+# The bits of floats' significands after the point, and their greatest exponents.
 _FLOATS: dict[str, tuple[int, int]] = {"f16": (10, 15), "bf16": (7, 127), "f32": (23, 127), "f64": (52, 1023)}
 
 
@@ -55,7 +55,7 @@ def _type_of(x: Tensor | DType) -> DType:
 
 
 def _known(dtype: DType | str) -> DType:
-    """A type that arithmetic is there for."""
+    """A type that supports arithmetic."""
     known = DType(dtype)
     if known.kind == "other":
         raise TypeError(f"{dtype!r} is no element type that has arithmetic")
@@ -63,7 +63,7 @@ def _known(dtype: DType | str) -> DType:
 
 
 def astype(x: Tensor, dtype: DType, /, *, copy: bool = True, device: str | None = None) -> Tensor:
-    """x, its elements converted to another type; x itself if it has the type and copy is False."""
+    """x with its elements converted to another type; x itself if it has the type and copy is False."""
     cpu(device)
     if x.dtype == dtype:
         return copy_of(x) if copy else x
@@ -71,7 +71,7 @@ def astype(x: Tensor, dtype: DType, /, *, copy: bool = True, device: str | None 
 
 
 def can_cast(from_: DType | Tensor, to: DType, /) -> bool:
-    """Whether elements of one type become elements of another where the two are combined."""
+    """Whether elements of one type are converted to another when both are combined."""
     try:
         return promote(_type_of(from_), _known(to)) == to
     except TypeError:
@@ -79,7 +79,7 @@ def can_cast(from_: DType | Tensor, to: DType, /) -> bool:
 
 
 def finfo(type: DType | Tensor, /) -> FInfo:
-    """The limits of a type of floats."""
+    """The limits of a float type."""
     dtype = _type_of(type)
     if dtype.kind != "float":
         raise TypeError(f"{dtype} is no type of floats")
@@ -89,7 +89,7 @@ def finfo(type: DType | Tensor, /) -> FInfo:
 
 
 def iinfo(type: DType | Tensor, /) -> IInfo:
-    """The limits of a type of integers."""
+    """The limits of an integer type."""
     dtype = _type_of(type)
     if dtype.kind not in ("signed", "unsigned"):
         raise TypeError(f"{dtype} is no type of integers")
@@ -98,7 +98,7 @@ def iinfo(type: DType | Tensor, /) -> IInfo:
 
 
 def isdtype(dtype: DType, kind: DType | str | tuple[DType | str, ...]) -> bool:
-    """Whether a type is another, or of a kind, or one of several."""
+    """Whether a type equals another, is of a kind, or matches one of several."""
     if isinstance(kind, tuple):
         return any(isdtype(dtype, k) for k in kind)
     if isinstance(kind, DType):
@@ -109,7 +109,7 @@ def isdtype(dtype: DType, kind: DType | str | tuple[DType | str, ...]) -> bool:
 
 
 def result_type(*arrays_and_dtypes: Tensor | DType | bool | int | float) -> DType:
-    """The type in which elements are combined. Python's numbers take the type of the others, if it can hold them."""
+    """The common type of operands. Python numbers take the type of the others, if it can hold them."""
     types = [_type_of(x) for x in arrays_and_dtypes if isinstance(x, (Tensor, DType))]
     numbers = [x for x in arrays_and_dtypes if not isinstance(x, (Tensor, DType))]
     if not types:
@@ -123,16 +123,16 @@ def result_type(*arrays_and_dtypes: Tensor | DType | bool | int | float) -> DTyp
 
 
 def cpu(device: object) -> None:
-    """Refuses a device other than cpu."""
+    """Raises an error for a device other than cpu."""
     if device is not None and device != "cpu":
         raise ValueError(f"device {device!r}: tensors lie on the device cpu")
 
 
 class Info:
-    """What the namespace has: see __array_namespace_info__."""
+    """The contents of the namespace: see __array_namespace_info__."""
 
     def capabilities(self) -> dict[str, Any]:
-        """What is there of what the standard leaves open."""
+        """The optional behaviour of the standard that is supported."""
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
 
     def default_device(self) -> str:
@@ -149,7 +149,7 @@ class Info:
         return ["cpu"]
 
     def dtypes(self, *, device: str | None = None, kind: str | tuple[str, ...] | None = None) -> dict[str, DType]:
-        """The standard's types that are there, by name, or those of a kind."""
+        """The supported types of the standard by name, or those of a kind."""
         cpu(device)
         all_ = {
             "bool": bool_, "int8": int8, "int16": int16, "int32": int32, "int64": int64, "uint8": uint8, "uint16": uint16,
@@ -159,5 +159,5 @@ class Info:
 
 
 def __array_namespace_info__() -> Info:
-    """What the namespace has: devices, element types and capabilities."""
+    """The contents of the namespace: devices, element types and capabilities."""
     return Info()
