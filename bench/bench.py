@@ -38,7 +38,7 @@ PRECISIONS = {"weir": [], "weir_bf16": ["--precision", "bf16"], "weir_int8": ["-
 
 
 def environment(folder, requirements, extra=()):
-    """A virtual environment with what the file pins; one that is there already is used as it is."""
+    """A virtual environment with the packages that the file pins; an existing one is used as it is."""
     if not (folder / "bin/python").exists():
         print("setting up", folder, file=sys.stderr)
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
@@ -63,7 +63,9 @@ def cores():
 
 
 def pinned(command, threads, realtime=False, timeout=600):
-    """Runs a command on so many cores; returns what it printed and its peak resident MiB. It raises RuntimeError with the last line of what went wrong."""
+    """Runs a command on so many cores, and returns its output and its peak resident MiB. RuntimeError has the last line
+    of its errors.
+    """
     allowed = cores()[:threads]
 
     def begin():
@@ -140,18 +142,18 @@ class Bench:
         return folder
 
     def prepared(self, engine, name):
-        """A model's folder with what the engine runs."""
+        """A model's folder with the file that the engine runs."""
         folder = self.model(name)
         if engine in ("ort_int8", "openvino_int8") and not (folder / "int8.onnx").exists():
             pinned([self.python, BENCH / "sweep/quantised.py", "--beside", folder], len(cores()))
         if engine == "iree" and not (folder / "m.vmfb").exists() and name not in self.refused:
             self.refused.add(name)
-            with contextlib.suppress(subprocess.SubprocessError):  # the engine says then that there is nothing to run
+            with contextlib.suppress(subprocess.SubprocessError):  # the engine then reports that the file is missing
                 subprocess.run([self.python, BENCH / "engine.py", "compile-iree", folder], check=True, capture_output=True, timeout=self.options.compile_seconds)
         return folder
 
     def measure(self, engine, name, threads):
-        """One process's figures."""
+        """The figures of one process."""
         if name in parts.STEPS:
             return self.step(engine, name, threads)
         folder = self.prepared(engine, name)
@@ -164,7 +166,9 @@ class Bench:
         return json.loads(text.strip().splitlines()[-1])
 
     def step(self, engine, name, threads):
-        """A training step's figures, and the bytes that the process grew by. A budget that is refused gives way to the least that works."""
+        """A training step's figures, and the growth of the process in bytes. If a budget is refused, the smallest that
+        works is taken.
+        """
         if engine == "weir_budget":
             try:
                 return self.timed_step(engine, name, threads, self.budget(name, threads))
@@ -189,14 +193,16 @@ class Bench:
         return {**found, "resident": found["peak"] / 2**20, "error": 0}
 
     def budget(self, name, threads):
-        """The share of a step's bytes that the budget is; states come on top."""
+        """The budget's share of a step's bytes, plus the states."""
         if (name, threads) not in self.steps:
             self.step("weir", name, threads)
         found = self.steps[name, threads]
         return int(parts.BUDGET * (found["certificate"] - found["states"]))
 
     def run_weir(self, engine, folder, threads):
-        """Times are `weir bench`'s; the error and the resident size those of a `weir run`, since bench holds more than one run does."""
+        """Times are those of `weir bench`; error and resident size are those of `weir run`, since bench holds more than
+        one run.
+        """
         flags = ["--threads", threads, *PRECISIONS[engine], *self.options.flags.split()]
         key = engine, folder.name, threads
         if key not in self.errors:
@@ -212,14 +218,16 @@ class Bench:
                 "moved": b["moved_bytes"], "dims": b["dims"], "compile": b["compile_ms"], "probe": b["probe"]}
 
     def fixed(self, name, dims):
-        """How long compiling takes if all sizes are given, in ms."""
+        """The time of compiling with all sizes given, in ms."""
         sizes = [word for dim, size in dims.items() for word in ("--dim", f"{dim}={size}")]
         with tempfile.TemporaryDirectory() as work:
             text, _ = pinned([self.weir, "compile", self.model(name) / "model.onnx", "-o", pathlib.Path(work) / "m.weir", "--json", "--threads", 1, *sizes], 1, self.options.realtime)
         return json.loads(text)["compile_ms"]
 
     def start(self, name):
-        """How long it takes to get to a first result, in ms, with one thread: compiling the model, and starting from the artefact. Of REPEATS the fastest."""
+        """The time to a first result in ms, on one thread, from the model and from the artefact: the fastest of
+        REPEATS.
+        """
         folder = self.model(name)
         inputs, threads = inputs_of(folder), ["--threads", 1]
         with tempfile.TemporaryDirectory() as work:
@@ -257,9 +265,9 @@ def rounds(bench, options, chosen, save):
 
 
 def turn(bench, part, cell, engine, name, threads):
-    """One engine's turn, into its cell."""
+    """One engine's turn, added to its cell."""
     if "failed" in cell and "min" not in cell:
-        return  # it will not do better
+        return  # another round would not be better
     try:
         merge(cell, bench.measure(engine, name, threads), part.tolerance_of(name))
         if engine == part.engines[0] and cell.get("dims") and "fixed" not in cell and threads == min(bench.options.threads):
@@ -269,7 +277,7 @@ def turn(bench, part, cell, engine, name, threads):
 
 
 def merge(cell, now, tolerance):
-    """Of several rounds the fastest, but for the median, whose median counts, and memory, of which the most does."""
+    """The fastest of several rounds; of medians the median, and of memory the maximum."""
     medians = cell.get("medians", []) + [now["median"]]
     resident, probe = max(cell.get("resident", 0), now["resident"]), now.get("probe")
     if probe and "probe" in cell:
@@ -286,7 +294,7 @@ def merge(cell, now, tolerance):
 
 
 def machine():
-    """The processor, its caches and the system, as this system tells them."""
+    """The processor, its caches and the system, as the system reports them."""
     about = {"system": platform.system(), "cores": len(cores())}
     for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
         key, _, value = line.partition(":")
@@ -338,7 +346,7 @@ def arguments():
 
 
 def chosen(options):
-    """The parts that are asked for, with their engines and models."""
+    """The requested parts, with their engines and models."""
     found = []
     for part in parts.PARTS:
         if part.name not in options.parts.split(","):
@@ -353,7 +361,7 @@ def chosen(options):
 
 
 def command(options):
-    """What makes the same document elsewhere: where things lie is left out."""
+    """The command that makes the same document elsewhere, without paths."""
     words = ["bench/bench.py", "--parts", options.parts, "--threads", ",".join(map(str, options.threads)), "--rounds", str(options.rounds), "--seconds", f"{options.seconds:g}"]
     if options.engines:
         words += ["--engines", options.engines]

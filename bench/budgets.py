@@ -22,7 +22,7 @@ DOCUMENT = os.path.join(ROOT, "docs", "budgets.md")
 
 
 def first(args):
-    """Run before a command that is timed."""
+    """Runs in a timed process before its command."""
     if args.realtime:
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
 
@@ -63,13 +63,15 @@ def mib(n):
 
 
 def enough(n):
-    """A budget in MiB, rounded up, so that --budget takes it as it is printed."""
+    """A budget in MiB, rounded up, so that --budget accepts the printed number."""
     digits = 2 if n < 2**24 else 1
     return f"{math.ceil(n / 2**20 * 10**digits) / 10**digits:.{digits}f}"
 
 
 def read(document):
-    """The curves of a document: of each model the shares of the peak with the times, and the share for which the largest step fits uncut."""
+    """The curves of a document: for each model, shares of the peak with times, and the share for which the largest step
+    fits uncut.
+    """
     curves = {}
     for block in document.split("\n## ")[1:]:
         name, _, rest = block.partition("\n")
@@ -80,7 +82,9 @@ def read(document):
 
 
 def chart(document):
-    """Time as a multiple of the unconstrained run's, against the peak as a share of the unconstrained one's, drawn from the document's tables."""
+    """Draws times as multiples of the unconstrained run's, against shares of the unconstrained peak, from the
+    document's tables.
+    """
     curves = read(document)
     wide, deep, left, right, top, low = 800, 420, 60, 24, 52, 62
     most = max(times for points, _ in curves.values() for _, times in points) * 1.05

@@ -30,7 +30,7 @@ def openvino(folder, threads, inputs, precision="f32", file="model.onnx"):
     import openvino as ov
 
     core = ov.Core()
-    compiled = core.compile_model(core.read_model(folder / file), "CPU", {  # f32 must be asked for: with AMX the default is bf16
+    compiled = core.compile_model(core.read_model(folder / file), "CPU", {  # f32 is not the default on machines with AMX
         "INFERENCE_PRECISION_HINT": precision, "INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": 1})
     request = compiled.create_infer_request()
     tensors = [ov.Tensor(x) for x in inputs]
@@ -64,7 +64,7 @@ def ncnn(folder, threads, inputs):
     net.opt.use_fp16_storage = net.opt.use_fp16_packed = net.opt.use_fp16_arithmetic = net.opt.use_bf16_storage = False
     if net.load_param(str(folder / "m.ncnn.param")) or net.load_model(str(folder / "m.ncnn.bin")):
         raise RuntimeError("the model was not converted")
-    inputs = [x.astype(np.int32) if x.dtype == np.int64 else x for x in inputs]  # what its layers read
+    inputs = [x.astype(np.int32) if x.dtype == np.int64 else x for x in inputs]  # the type that its layers read
     mats = [n.Mat(x[0] if x.shape[0] == 1 else x).clone() for x in inputs]
     outputs = len(list(folder.glob("y*.npy")))
 
@@ -150,7 +150,7 @@ def error(got, want):
     worst = 0.0
     for g, w in zip(got, want, strict=True):
         g = np.asarray(g, dtype=np.float64).reshape(w.shape)
-        worst = np.maximum(worst, np.max(np.abs(g - w)) / (np.max(np.abs(w)) + 1e-9))  # NaN stays
+        worst = np.maximum(worst, np.max(np.abs(g - w)) / (np.max(np.abs(w)) + 1e-9))  # NaN is kept
     return float(worst)
 
 

@@ -45,7 +45,7 @@ def convolution(rank, f, channels=4, filters=6, groups=1, then=(), **attributes)
 
 
 def recurrent(op, gates, order):
-    """A layer of 4 steps, 2 sequences, 3 inputs and 5 units; order puts ONNX's gates in PyTorch's order."""
+    """A layer of 4 steps, 2 sequences, 3 inputs and 5 units; order maps ONNX's gates to PyTorch's."""
     def f(x, w, r, b):
         layer = getattr(torch.nn, op)(3, 5)
         sort = lambda v: torch.cat([v.reshape(gates, 5, *v.shape[1:])[i] for i in order])
@@ -65,7 +65,7 @@ def attended(q, k, v):
 
 
 def regions(op, rows, f, **attributes):
-    """An operator on regions, which are constants: rows of image, x, y, x, y, as torchvision has them."""
+    """An operator on constant regions: rows of image, x, y, x, y, in torchvision's form."""
     rows = np.array(rows, np.float32)
     given = dict(rois=rows) if op == "MaxRoiPool" else dict(rois=rows[:, 1:], images=rows[:, 0].astype(np.int64))
     return dict(nodes=[node(op, "a " + " ".join(given), **attributes)], f=lambda x: f(x, torch.tensor(rows)), shapes=[(2, 3, 9, 8)], **given)
@@ -81,7 +81,7 @@ def deform(groups, offset_groups, **settings):
 
 
 def twice(case):
-    """The second derivatives of a case: those of its first ones, each element of which is weighed."""
+    """The second derivatives of a case: derivatives of a weighted sum of the first ones."""
     return dict(case, twice=True)
 
 
@@ -196,7 +196,7 @@ OPTIONS = ("nodes", "f", "shapes", "low", "scale", "twice")
 
 
 def arguments(case):
-    """Random arguments; those between low and above it are never near a tie."""
+    """Random arguments; numbers between low and above it are never near a tie."""
     generator = np.random.default_rng(1)
     low = case.get("low", -2.0)
     draw = (lambda s: generator.standard_normal(s)) if low < 0 else (lambda s: low + 2 * generator.random(s))
@@ -204,7 +204,7 @@ def arguments(case):
 
 
 def build(case, args, seed):
-    """The model: the function, its result times a seed, and the derivatives of that."""
+    """The model: the function, its result times a seed, and the derivatives of the product."""
     names = NAMES[:len(args)]
     given = {("low" if k == "low_" else k): args[0] if v is None else v for k, v in case.items() if k not in OPTIONS}
     constants = [numpy_helper.from_array(np.asarray(v), k) for k, v in given.items()] + [numpy_helper.from_array(seed, "seed")]

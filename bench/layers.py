@@ -23,7 +23,7 @@ def ids(high, *shape, dtype=torch.int64):
 
 
 class Pick(nn.Module):
-    """A module's result of those chosen, of inputs that a function makes."""
+    """A module with some of another's results; a function makes the inputs."""
 
     def __init__(self, inner, call):
         super().__init__()
@@ -146,7 +146,7 @@ def main():
         module, inputs, *training = CASES[name]()
         module.train(bool(training))
         with torch.no_grad():
-            for key, p in module.named_parameters():  # zeros and ones would hide what is not read
+            for key, p in module.named_parameters():  # zeros and ones would hide parameters that are not read
                 p.add_(0.1 * torch.randn_like(p))
         tensors = {"p." + k: v.clone() for k, v in module.state_dict().items() if not k.endswith("num_batches_tracked")}
         for i, x in enumerate(inputs):

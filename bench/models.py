@@ -95,7 +95,7 @@ class Residual(nn.Module):
 
 
 class UNet(nn.Module):
-    """The blocks of a diffusion model's network: down, attention at the bottom, up with what was kept."""
+    """The blocks of a diffusion model's network: down, attention at the bottom, and up with skip connections."""
 
     def __init__(self, width=64):
         super().__init__()
@@ -128,7 +128,7 @@ class Recurrent(nn.Module):
 
 
 class Clicks(nn.Module):
-    """A click model's tower over 26 categories and 13 numbers: so small that overhead shows."""
+    """A click model's tower over 26 categories and 13 numbers, which is so small that overhead dominates."""
 
     def __init__(self):
         super().__init__()
@@ -189,11 +189,11 @@ ALL = {**CORE, **EXTRA}
 
 
 def build(name):
-    """The model and its inputs, the same ones each time."""
+    """The model and its inputs, the same in each call."""
     torch.manual_seed(0)
     model, arguments = ALL[name]()
     for layer in model.eval().modules():
-        if isinstance(layer, nn.BatchNorm2d):  # statistics that do something
+        if isinstance(layer, nn.BatchNorm2d):  # statistics with an effect
             layer.running_mean.normal_(0, 0.1)
             layer.running_var.uniform_(0.5, 1.5)
     return model, arguments
@@ -213,11 +213,11 @@ def export(name, folder):
         np.save(folder / f"x{i}.npy", x.numpy())
     for i, y in enumerate(expected):
         np.save(folder / f"y{i}.npy", y.numpy())
-    partial.rename(folder / "model.onnx")  # last: a model that is there is complete
+    partial.rename(folder / "model.onnx")  # last, so that a model that exists is complete
 
 
 def export_ncnn(name, folder):
-    """ncnn's files, by pnnx, which writes what it is doing into the current folder."""
+    """Writes ncnn's files by pnnx, which writes temporary files into the current folder."""
     import pnnx
 
     model, arguments = build(name)
@@ -244,7 +244,7 @@ def main():
             try:
                 make(name, root / name)
                 print(f"{name:20} {file}", flush=True)
-            except Exception as e:  # pnnx does not know every operator
+            except Exception as e:  # pnnx does not support every operator
                 print(f"{name:20} {file}: {type(e).__name__}: {str(e)[:200]}", flush=True)
                 failed += make is export
     sys.exit(failed > 0)

@@ -1,4 +1,4 @@
-"""What the benchmark's document has: its parts, with their models, their engines and how far an engine may be off."""
+"""The parts of the benchmark's document, with their models, engines and tolerances."""
 import typing
 
 CORE = ["resnet50", "resnet50_b8", "mobilenet_v2", "vgg16", "vit_b_16", "bert_base_s128", "bert_base_s128_b8",
@@ -16,11 +16,11 @@ QUANTISED = {"q8_resnet18": "resnet18_dyn_hw", "q8_bert": "distilbert_dyn", "q8d
              "int4_distilbert": "distilbert_dyn", "f16_resnet18": "resnet18_dyn_hw",
              "gpt2_decode_int4": "gpt2_decode_p127"}  # each made of the other
 
-BUDGET = 0.4  # of the bytes of a training step, besides its states
+BUDGET = 0.4  # the share of a training step's bytes, besides its states
 STEPS = ["step_mlp", "step_cnn", "step_transformer", "step_lstm", "step_embedding"]  # of steps.py, steps and gomlx/steps
 
 TOLERANCE = {"q8_resnet18": 0.05, "q8_bert": 0.1, "q8dyn_bert": 0.1, "int4_distilbert": 0.1, "f16_resnet18": 0.02,
-             "gpt2_decode_int4": 0.1}  # of results in few bits: engines round in different places
+             "gpt2_decode_int4": 0.1}  # of results in few bits: engines round in different positions
 
 
 class Part(typing.NamedTuple):
@@ -31,7 +31,7 @@ class Part(typing.NamedTuple):
     about: str
     models: list
     engines: list
-    tolerance: float = 1e-3  # of the largest difference relative to the largest output
+    tolerance: float = 1e-3  # of the largest difference, relative to the largest output
 
     def tolerance_of(self, model):
         return max(self.tolerance, TOLERANCE.get(model, 0))

@@ -1,4 +1,6 @@
-"""What the documents' pictures share: SVG that is read on light and on dark, whose colours follow the reader's setting."""
+"""Common parts of the documents' pictures: SVG for light and dark backgrounds, whose colours follow the reader's
+setting.
+"""
 import html
 
 LIGHT = {"paper": "#ffffff", "ink": "#1c1b19", "soft": "#5f5c56", "grid": "#dedbd3", "line": "#b3261e",
@@ -12,7 +14,7 @@ def style(colours):
 
 
 def page(wide, high, name, drawn):
-    """A whole picture of what is drawn, with a name for those who do not see it."""
+    """A complete picture, with a description for readers who do not see it."""
     rules = "text { fill: var(--ink); } .soft { fill: var(--soft); } .grid { stroke: var(--grid); }"
     return "\n".join([f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide:.0f} {high:.0f}" width="{wide:.0f}" height="{high:.0f}" '
                       f'font-family="system-ui, sans-serif" font-size="12" role="img" aria-label="{html.escape(name)}">',
@@ -33,7 +35,8 @@ def line(x0, y0, x1, y1, colour="grid", more=""):
 
 
 def rows(document, title):
-    """The rows of the table below a heading of a document, each a dictionary by the table's head; empty if there is none."""
+    """The rows of the table below a heading of a document, each a dict by the table's header; empty if there is none.
+    """
     _, found, rest = document.partition(f"# {title}\n")
     if not found:
         return []

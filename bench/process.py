@@ -20,7 +20,7 @@ EVERY = 0.002  # seconds
 
 
 def watched(command):
-    """Runs a command, and gives the most that its process had: of memory that no file stands behind, and of all."""
+    """Runs a command, and returns the peaks of its process: of memory without a file behind it, and of all memory."""
     anonymous = resident = 0
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     while process.poll() is None:
@@ -51,7 +51,7 @@ def plan(args, model, *words):
 def row(args, folder, model, budget):
     words = ["--budget", str(budget)] if budget else []
     told = plan(args, model, *words)
-    if "error" in told:  # it does not fit, and its fix names the budget that does
+    if "error" in told:  # it does not fit, and the fix names a budget that does
         budget = int(re.search(r"budget (?:of )?(\d+)", told["error"]["fix"]).group(1))
         words = ["--budget", str(budget)]
         told = plan(args, model, *words)

@@ -24,7 +24,7 @@ def precision(engine):
 
 
 def best(cells, own):
-    """The time and name of the fastest rival of Weir's engine own: another precision is no rival."""
+    """The time and name of the fastest rival of Weir's own engine; engines of another precision are not rivals."""
     times = [(c["min"], e) for e, c in cells.items() if not e.startswith("weir") and precision(e) == precision(own) and "min" in c]
     return min(times, default=None)
 
@@ -35,7 +35,7 @@ def ratio(cells, own):
 
 
 def own_of(results):
-    """The part's engine of Weir: the first."""
+    """Weir's own engine in a part: the first."""
     return next((e for e in engines_of(results) if e.startswith("weir")), "weir")
 
 
@@ -70,7 +70,7 @@ def speeds(results, threads):
 
 
 def tokens(results, threads):
-    """Tokens a second, and Weir's share of what its probe reads from memory."""
+    """Tokens per second, and Weir's share of the memory rate that its probe reads."""
     engines, rows = engines_of(results), []
     for name, by_threads in results.items():
         cells, row = by_threads.get(threads, {}), [name]
@@ -86,7 +86,7 @@ def tokens(results, threads):
 
 
 def summary(results, threads):
-    """A sentence of the ratios' geometric mean, and how many models there are and are slower."""
+    """A sentence with the geometric mean of the ratios, and the numbers of models and of slower ones."""
     own = own_of(results)
     ratios = [r for by in results.values() if (r := ratio(by.get(threads, {}), own))]
     if not ratios:
@@ -109,7 +109,7 @@ def starts(start):
 
 
 def compiling(results):
-    """Compile times of models with named sizes, beside those with the sizes given."""
+    """Compile times of models with named sizes, and with the sizes given."""
     rows = []
     for name, by_threads in results.items():
         cell = by_threads[min(by_threads)].get(own_of(results), {})
@@ -119,7 +119,7 @@ def compiling(results):
 
 
 def probes(data):
-    """The best of the probes made beside Weir's measurements, for each number of threads."""
+    """The best of the probes during Weir's measurements, for each number of threads."""
     found = {}
     for results in data.values():
         for by_threads in results.values():
@@ -146,7 +146,7 @@ def failures(data):
 
 
 def unlike(data):
-    """The runs whose memory was not what was predicted."""
+    """The runs whose memory differed from the prediction."""
     lines = []
     for part, results in data.items():
         for name, by_threads in results.items():
@@ -208,7 +208,7 @@ def draw(document):
 
 
 def section(part, results):
-    """A part's tables."""
+    """The tables of a part."""
     text = [f"## {part.title}\n", part.about + "\n"]
     if part.name in PICTURES:
         text.append(f"![how many times as fast as the fastest rival]({PICTURES[part.name]})\n")
@@ -234,7 +234,7 @@ def resident(cell):
 
 
 def sizes(results, size):
-    """A table of MiB, of one number of threads."""
+    """A table of MiB for one number of threads."""
     engines, rows = engines_of(results), []
     for name, by_threads in results.items():
         cells = by_threads[min(by_threads)]
@@ -244,7 +244,7 @@ def sizes(results, size):
 
 
 def origin(data):
-    """What the figures were made by, and on what."""
+    """The command and the machine of the figures."""
     m = data["machine"]
     about = f"{m.get('model name', 'unknown processor')} (family {m.get('cpu family', '?')}, model {m.get('model', '?')}), {m['cores']} core{'s' * (m['cores'] != 1)}"
     about += "".join(f", {level} {m[level]}" for level in ("L1", "L2", "L3") if level in m) + f"; {m['system']}; {data['date']}"
@@ -252,7 +252,7 @@ def origin(data):
 
 
 def update(data, document):
-    """Writes the sections of the parts that there are results of, each with what it was made by, into a document that keeps the rest."""
+    """Writes the sections of the measured parts, each with its command, into a document that keeps the rest."""
     head, *blocks = document.read_text().split("\n## ")
     for part in parts.PARTS:
         if part.name not in data["results"]:

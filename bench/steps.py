@@ -90,7 +90,8 @@ class LSTM(Net):
 
 
 class Embedding(Net):
-    """A table of 10⁶ × 64, of which a batch of 1,024 ids is gathered, and a layer on it; SGD of the rows alone."""
+    """A table of 10⁶ × 64, of which a batch of 1,024 ids is gathered, and a layer on it; SGD updates only those rows.
+    """
 
     def __init__(self):
         super().__init__()

@@ -17,7 +17,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 
 def values(text):
-    """What a step's inputs are bound to: small weights, averages of 0, labels and ids in their ranges."""
+    """The bindings of a step's inputs: small weights, averages of 0, labels and ids in their ranges."""
     main = re.search(r"main @main\((.*)\) \{", text).group(1)
     for name in re.findall(r"%([\w.]+): ", main):
         if name == "labels":
@@ -35,7 +35,7 @@ def values(text):
 
 
 def ours(weir, step, threads, seconds):
-    """The fastest step in µs, and the bytes predicted and measured."""
+    """The fastest step in µs, and the predicted and measured bytes."""
     path = HERE / "training" / (step + ".weir")
     inputs = [word for name, value in values(path.read_text()) for word in ("--input", f"{name}={value}")]
     command = [weir, "bench", "-q", "--json", "--threads", str(threads), "--seconds", str(seconds), *inputs, path]
@@ -98,7 +98,7 @@ def networks(torch):
 
 
 def train(step, threads, mode, seconds):
-    """Runs PyTorch's step for so long, and prints the fastest."""
+    """Runs PyTorch's step for so long, and prints the fastest time."""
     import torch
 
     torch.set_num_threads(threads)

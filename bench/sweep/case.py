@@ -1,4 +1,4 @@
-"""What the modules of this folder have in common."""
+"""Common parts of the modules of this folder."""
 import typing
 
 import torch
@@ -11,7 +11,7 @@ SENTENCE = {0: DYNAMIC, 1: DYNAMIC}
 
 
 class Case(typing.NamedTuple):
-    """A model with the arguments it is timed with."""
+    """A model with the arguments of its timing."""
 
     module: nn.Module
     arguments: tuple
@@ -21,7 +21,7 @@ class Case(typing.NamedTuple):
 
 
 class Function(nn.Module):
-    """A function of modules and arguments, as a module."""
+    """A function of modules and arguments as a module."""
 
     def __init__(self, function, *modules):
         super().__init__()

@@ -21,7 +21,7 @@ CASES = {**vision.CASES, **text.CASES, **other.CASES}
 
 
 def example(case):
-    """The arguments to export with: the exporter takes a dynamic axis of one element for a fixed one."""
+    """The arguments of the export: the exporter takes a dynamic axis of one element for a fixed one."""
     def longer(x, axes):
         return torch.cat([x, x]) if axes and 0 in axes and x.shape[0] == 1 else x
 
@@ -43,7 +43,7 @@ def write(name, folder):
     torch.manual_seed(0)
     case = CASES[name]()
     for layer in case.module.eval().modules():
-        if isinstance(layer, nn.modules.batchnorm._BatchNorm):  # statistics that do something
+        if isinstance(layer, nn.modules.batchnorm._BatchNorm):  # statistics with an effect
             layer.running_mean.normal_(0, 0.1)
             layer.running_var.uniform_(0.5, 1.5)
     with torch.no_grad():
@@ -54,7 +54,7 @@ def write(name, folder):
     for letter, arrays in (("x", case.arguments), ("y", expected)):
         for i, array in enumerate(arrays):
             np.save(folder / f"{letter}{i}.npy", array.numpy())
-    (folder / "partial.onnx").rename(folder / "model.onnx")  # last: a model that is there is complete
+    (folder / "partial.onnx").rename(folder / "model.onnx")  # last, so that a model that exists is complete
 
 
 def main():
@@ -65,7 +65,7 @@ def main():
         try:
             write(name, root / name)
             print(name, flush=True)
-        except Exception as e:  # the others are made all the same
+        except Exception as e:  # the others are still made
             print(f"{name}: {type(e).__name__}: {str(e)[-300:]}", flush=True)
             failed += 1
     sys.exit(failed > 0)

@@ -40,7 +40,7 @@ class Separation(nn.Module):
 
 
 class Messages(nn.Module):
-    """Three layers of weighted messages along a graph's edges, added up where they arrive."""
+    """Three layers of weighted messages along a graph's edges, summed at their targets."""
 
     def __init__(self):
         super().__init__()

@@ -20,7 +20,7 @@ QUInt8, QInt8 = quantization.QuantType.QUInt8, quantization.QuantType.QInt8
 
 
 class Samples(quantization.CalibrationDataReader):
-    """Three made-up inputs like those that there are."""
+    """Three random inputs like the given ones."""
 
     def __init__(self, inputs):
         random = np.random.RandomState(1)

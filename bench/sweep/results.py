@@ -1,4 +1,4 @@
-"""Writes a model's folder if no framework but onnxruntime can tell its results."""
+"""Writes a model's folder if only onnxruntime can compute its results."""
 import numpy as np
 import onnx
 import onnxruntime
@@ -15,4 +15,4 @@ def write(folder, model, inputs):
         np.save(folder / f"x{i}.npy", x)
     for i, y in enumerate(session.run(None, {f"x{i}": x for i, x in enumerate(inputs)})):
         np.save(folder / f"y{i}.npy", y)
-    (folder / "partial.onnx").rename(folder / "model.onnx")  # last: a model that is there is complete
+    (folder / "partial.onnx").rename(folder / "model.onnx")  # last, so that a model that exists is complete

@@ -1,4 +1,4 @@
-"""Text: encoders, a decoder with a cache, and layers of other kinds."""
+"""Language models: encoders, a decoder with a cache, and layers of other kinds."""
 import torch
 import transformers
 from torch import nn

@@ -11,7 +11,7 @@ vision = torchvision.models
 
 def conv(inputs, outputs, size=1, stride=1):
     layer = nn.Conv2d(inputs, outputs, size, stride, size // 2, bias=False)
-    nn.init.kaiming_normal_(layer.weight)  # keeps the pictures' differences to the end: no two boxes have as good as equal scores
+    nn.init.kaiming_normal_(layer.weight)  # keeps the pictures' differences to the end: no two boxes have nearly equal scores
     return nn.Sequential(layer, nn.BatchNorm2d(outputs), nn.SiLU())
 
 
@@ -20,7 +20,7 @@ def twice(x):
 
 
 class CrossStage(nn.Module):
-    """YOLOv8's C2f: what each block makes is kept and joined at the end."""
+    """YOLOv8's C2f: the result of each block is kept, and all are joined at the end."""
 
     def __init__(self, inputs, outputs, blocks=1, add=True):
         super().__init__()

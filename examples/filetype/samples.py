@@ -95,7 +95,7 @@ TEXTS = {
 
 
 def pdf():
-    """One page with a line of text, its offsets right."""
+    """One page with a line of text and right offsets."""
     stream = b"BT /F1 24 Tf 72 720 Td (The river does not ask the way.) Tj ET"
     objects = [b"<< /Type /Catalog /Pages 2 0 R >>", b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
                b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] /Contents 4 0 R /Resources << /Font << /F1 5 0 R >> >> >>",
@@ -192,7 +192,7 @@ def made():
 
 
 def features(path, magika):
-    """The model's input for the file, or None where the package does not ask the model."""
+    """The model's input for the file, or None if the package does not ask the model."""
     config = magika._model_config
     with open(path, "rb") as f:
         result, parts = magika._get_result_or_features_from_seekable(Seekable(f), path)

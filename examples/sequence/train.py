@@ -47,7 +47,9 @@ def load():
 
 
 def vary(sentences, rng):
-    """A new text of one language: a run of words out of one or two sentences, sometimes in lower case or without its marks."""
+    """A new sentence of one language: a run of words of one or two sentences, sometimes in lower case or without
+    punctuation.
+    """
     words = " ".join(rng.sample(sentences, 2)).split()
     count = rng.randint(2, min(len(words), 14))
     start = rng.randint(0, len(words) - count)
@@ -60,7 +62,7 @@ def vary(sentences, rng):
 
 
 def rows(texts):
-    """Texts as a padded matrix of bytes, and their lengths in bytes."""
+    """Strings as a padded matrix of bytes, and their lengths in bytes."""
     encoded = [text.encode() for text in texts]
     matrix = np.zeros((len(encoded), max(map(len, encoded))), np.uint8)
     for row, content in zip(matrix, encoded):
