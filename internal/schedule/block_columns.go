@@ -90,7 +90,7 @@ func (r *soleReduction) known(partials []*partial) (list []loop.Stmt) {
 	return list
 }
 
-// begun returns the part whose first value a statement declares; nil for other statements.
+// begun returns the partial result whose first value a statement declares; nil for other statements.
 func begun(s loop.Stmt, partials []*partial) *partial {
 	if v, is := s.(*loop.Var); is {
 		for _, p := range partials {

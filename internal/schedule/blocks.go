@@ -90,8 +90,8 @@ func (s *scheduler) longSum(k *loop.Kernel, l *loop.Local, body []loop.Stmt, pac
 	step := max(s.stepBytes(c.A.Col, a), s.stepBytes(c.B.Row, b))
 	transposed := isOne(loop.Offset(c.A.Row, a.Shape, a.Strides)) && depth >= blockSteps
 	transposed = transposed && step >= farBytes && step*depth >= farExtent
-	beside := isOne(loop.Offset(c.B.Col, b.Shape, b.Strides))
-	long := alongRows(a, c) && depth >= longSteps && (s.far(c, c.B.Row, b) || !beside)
+	contiguous := isOne(loop.Offset(c.B.Col, b.Shape, b.Strides))
+	long := alongRows(a, c) && depth >= longSteps && (s.far(c, c.B.Row, b) || !contiguous)
 	if !transposed && !long {
 		return nil
 	}

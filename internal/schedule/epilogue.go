@@ -141,8 +141,8 @@ func (s *scheduler) joined(producer, launch *loop.Launch, m *mapping) (*loop.Ker
 		if stores == nil {
 			continue
 		}
-		beside := s.besides(k, producer, launch, m, stores[0], source)
-		if othersShare(launch, append(slices.Collect(maps.Keys(beside)), source), written) || len(beside) > 0 &&
+		earlier := s.earlierStores(k, producer, launch, m, stores[0], source)
+		if othersShare(launch, append(slices.Collect(maps.Keys(earlier)), source), written) || len(earlier) > 0 &&
 			len(stores) > 1 {
 			continue
 		}
@@ -155,9 +155,9 @@ func (s *scheduler) joined(producer, launch *loop.Launch, m *mapping) (*loop.Ker
 		names := s.newNamer(k)
 		params := adopt(k, &args, launch.Kernel, launch.Args, source, names)
 		values := map[string]loop.Expr{}
-		for _, other := range slices.Sorted(maps.Keys(beside)) {
+		for _, other := range slices.Sorted(maps.Keys(earlier)) {
 			name := params[launch.Kernel.Params[other].Name]
-			values[name] = valueOf(&k.Body, beside[other], names)
+			values[name] = valueOf(&k.Body, earlier[other], names)
 			extra := slices.IndexFunc(k.Params, func(p *loop.Param) bool { return p.Name == name })
 			dropParam(k, &args, extra)
 		}
@@ -183,9 +183,9 @@ func (s *scheduler) given(b *loop.Buffer) bool {
 	return b.Kind == loop.Output && b.View == nil && u != nil && !u.viewed && len(u.writers) == 1
 }
 
-// besides returns, by argument index, the stores of the producer to other arguments of the map that precede the store
-// to the source in the same body, at the same index.
-func (s *scheduler) besides(k *loop.Kernel, producer, launch *loop.Launch, m *mapping, at *loop.Store,
+// earlierStores returns, by argument index, the stores of the producer to other arguments of the map that precede the
+// store to the source in the same body, at the same index.
+func (s *scheduler) earlierStores(k *loop.Kernel, producer, launch *loop.Launch, m *mapping, at *loop.Store,
 	source int) map[int]*loop.Store {
 	list := map[int]*loop.Store{}
 	pattern := s.readsOnce(m, launch.Kernel.Params[source])

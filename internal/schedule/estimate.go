@@ -32,21 +32,21 @@ func (s *scheduler) guess(e sym.Expr) float64 {
 
 // costs are rough times in nanoseconds. They choose between forms of one kernel, so ratios matter.
 type costs struct {
-	scalar   float64 // an operation outside vector loops
-	strip    float64 // starting an operation on a strip
-	each     float64 // an operation in one lane
-	unit     float64 // a load or store of one lane, contiguous
-	strided  float64 // the same, with a stride
-	odd      float64 // the same, at an index that is not linear
-	function float64 // a transcendental function, added to operation
-	lanes    float64 // of a strip, at most
-	product  float64 // a product's multiplication or addition
-	operand  float64 // an element of a product's operands
-	half     float64 // a load or store of f16 or bf16, contiguous, added to unit
-	quotient float64 // a quotient or a remainder of symbolic integers outside vector loops
-	parts    float64 // the same for a strip, in operations
-	across   float64 // combining the lanes of a reduction
-	beside   float64 // a load of one lane, of 32 bits, with a stride of two to four elements
+	scalar        float64 // an operation outside vector loops
+	strip         float64 // starting an operation on a strip
+	each          float64 // an operation in one lane
+	unit          float64 // a load or store of one lane, contiguous
+	strided       float64 // the same, with a stride
+	odd           float64 // the same, at an index that is not linear
+	function      float64 // a transcendental function, added to operation
+	lanes         float64 // of a strip, at most
+	product       float64 // a product's multiplication or addition
+	operand       float64 // an element of a product's operands
+	half          float64 // a load or store of f16 or bf16, contiguous, added to unit
+	quotient      float64 // a quotient or a remainder of symbolic integers outside vector loops
+	stripQuotient float64 // a quotient or a remainder in a strip, as a number of operations
+	across        float64 // combining the lanes of a reduction
+	smallStride   float64 // a load of one lane, of 32 bits, with a stride of two to four elements
 }
 
 // portableCosts are for the portable generator, whose strips are long since each operation on one is a call.
@@ -56,7 +56,7 @@ var (
 	portableCosts = costs{scalar: 5, strip: 12, each: 0.4, unit: 0.2, strided: 1.2, odd: 25, function: 6, lanes: 512,
 		product: 0.11, operand: 0.7, half: 1}
 	registerCosts = costs{scalar: 0.4, strip: 0.4, strided: 0.6, odd: 0.6, function: 0.5, product: 0.11, operand: 0.7,
-		quotient: 4, parts: 6, across: 8, beside: 0.1}
+		quotient: 4, stripQuotient: 6, across: 8, smallStride: 0.1}
 )
 
 // expensive has the functions that take many instructions.
@@ -250,7 +250,7 @@ func (c *coster) integerFunction(f sym.Factor) float64 {
 		if v, ok := f.Args[1].Const(); ok && v > 0 && v&(v-1) == 0 {
 			return c.operation(varies)
 		} else if varies {
-			return c.parts * c.operation(true)
+			return c.stripQuotient * c.operation(true)
 		}
 		return c.quotient / max(c.filled, 1)
 	}
@@ -363,8 +363,8 @@ func (c *coster) access(buffer string, index []sym.Expr, read bool) (float64, bo
 	case isOne(step):
 		return c.unit + converted + c.strip/2/c.filled, true
 	}
-	if by, ok := step.Const(); ok && read && c.beside > 0 && p.DType.Bits() == 32 && -4 <= by && by <= 4 {
-		return c.beside + 2*c.strip/c.filled, true
+	if by, ok := step.Const(); ok && read && c.smallStride > 0 && p.DType.Bits() == 32 && -4 <= by && by <= 4 {
+		return c.smallStride + 2*c.strip/c.filled, true
 	}
 	return c.strided + converted + c.strip/c.filled, true
 }

@@ -142,18 +142,18 @@ func deferWeights(r *rand.Rand, m *loop.Module) {
 		}
 		shape := b.Data.Shape()
 		perm, back := make([]int64, len(shape)), make([]int64, len(shape))
-		turned := make([]int64, len(shape))
+		permuted := make([]int64, len(shape))
 		for i, p := range r.Perm(len(shape)) {
-			perm[i], back[p], turned[i] = int64(p), int64(i), shape[p]
+			perm[i], back[p], permuted[i] = int64(p), int64(i), shape[p]
 		}
 		data := make([]byte, b.Data.Size()+1)
 		copy(data[1:], tensor.Must(tensor.Permuted(b.Data, shape, perm)).Bytes())
-		t := tensor.Must(tensor.Over(b.DType, turned, data[1:]))
+		t := tensor.Must(tensor.Over(b.DType, permuted, data[1:]))
 		if r.Intn(2) == 0 {
 			from := t
-			t = tensor.Must(tensor.Deferred(b.DType, turned, from, from.Major(), from.Fill))
+			t = tensor.Must(tensor.Deferred(b.DType, permuted, from, from.Major(), from.Fill))
 		}
-		if t = tensor.Must(tensor.Permuted(t, turned, back)); r.Intn(2) == 0 {
+		if t = tensor.Must(tensor.Permuted(t, permuted, back)); r.Intn(2) == 0 {
 			from := t
 			t = tensor.Must(tensor.Deferred(b.DType, shape, from, from.Major(), from.Fill))
 		}

@@ -15,14 +15,14 @@ const (
 	whyResult  = "it is also a result, with storage of its own"
 	whyMade    = "its producer cannot write it there"
 	whyRead    = "a reader cannot read it there"
-	whyPlaced  = "it already lies in another buffer"
+	whyLaid    = "it already lies in another buffer"
 	whyStrided = "contiguous elements would be strided there, or in runs too short for vectors"
 	whyDecided = "its size depends on data"
 	whyArena   = "there it would enlarge the arena"
 )
 
-// parting is the state for one list of steps.
-type parting struct {
+// partsPass is the state for one list of steps.
+type partsPass struct {
 	*scheduler
 	list *[]loop.Step
 	top  bool
@@ -152,7 +152,7 @@ func (s *scheduler) restore(v *saved) {
 // the kernels of which at least one piece is now written directly; allowed, if not nil, restricts them.
 func (s *scheduler) putAll(allowed map[string]bool) (done []string) {
 	s.eachList(&s.module.Body, func(list *[]loop.Step) {
-		p := &parting{scheduler: s, list: list, top: list == &s.module.Body}
+		p := &partsPass{scheduler: s, list: list, top: list == &s.module.Body}
 		p.index()
 		for i := len(*list) - 1; i >= 0; i-- {
 			l, ok := (*list)[i].(*loop.Launch)
@@ -169,7 +169,7 @@ func (s *scheduler) putAll(allowed map[string]bool) (done []string) {
 }
 
 // index records the positions of steps.
-func (p *parting) index() {
+func (p *partsPass) index() {
 	p.countUses()
 	p.at = map[loop.Step]int{}
 	for i, step := range *p.list {
@@ -183,7 +183,7 @@ func (p *parting) index() {
 }
 
 // put handles the kernel at one index of the list.
-func (p *parting) put(i int, l *loop.Launch, allowed map[string]bool) bool {
+func (p *partsPass) put(i int, l *loop.Launch, allowed map[string]bool) bool {
 	out, list := p.pieces(l.Kernel)
 	if list == nil {
 		return false
@@ -247,7 +247,7 @@ func keptKey(from, result *loop.Buffer) string { return from.Name + " " + result
 
 // alreadyLaid reports whether all pieces of a result already lie in another buffer in the same arrangement. The result
 // then becomes a view of that buffer.
-func (p *parting) alreadyLaid(i int, l *loop.Launch, out int, list []*piece) bool {
+func (p *partsPass) alreadyLaid(i int, l *loop.Launch, out int, list []*piece) bool {
 	result, shape := l.Args[out], l.Kernel.Params[out].Shape
 	to := layout{}
 	for n, piece := range list {
@@ -284,7 +284,7 @@ func (p *parting) alreadyLaid(i int, l *loop.Launch, out int, list []*piece) boo
 
 // mayBegin returns "" if the result of step i may be written earlier, piece by piece: nothing else writes it, and
 // nothing reads it before. Otherwise it returns the reason.
-func (p *parting) mayBegin(i int, result *loop.Buffer) (why string) {
+func (p *partsPass) mayBegin(i int, result *loop.Buffer) (why string) {
 	root := result.Root()
 	if p.laid[result] {
 		return "" // an earlier call found that it may
@@ -292,23 +292,23 @@ func (p *parting) mayBegin(i int, result *loop.Buffer) (why string) {
 	u := p.usesOf(result)
 	switch {
 	case root.Kind != loop.Temp && root.Kind != loop.Output || len(u.writers) != 1:
-		return whyPlaced
+		return whyLaid
 	case p.decided(root.Shape):
 		return whyDecided
 	}
 	for _, reader := range u.readers {
 		if at, here := p.at[reader]; here && at <= i || !here && !p.top {
-			return whyPlaced
+			return whyLaid
 		}
 	}
 	if root.Kind == loop.Output && !p.top {
-		return whyPlaced
+		return whyLaid
 	}
 	return ""
 }
 
 // decided reports whether extents depend on data.
-func (p *parting) decided(shape []sym.Expr) bool {
+func (p *partsPass) decided(shape []sym.Expr) bool {
 	return slices.ContainsFunc(shape, func(e sym.Expr) bool {
 		return slices.ContainsFunc(e.Vars(), func(name sym.Name) bool { _, data := p.module.Limits[name]; return data })
 	})
@@ -316,7 +316,7 @@ func (p *parting) decided(shape []sym.Expr) bool {
 
 // moveTo gives a buffer, with its entire storage, the layout to which step i of the list would copy it; shape is its
 // shape there. It returns "", or the reason why that is impossible.
-func (p *parting) moveTo(i int, b *loop.Buffer, to layout, shape []sym.Expr) (why string) {
+func (p *partsPass) moveTo(i int, b *loop.Buffer, to layout, shape []sym.Expr) (why string) {
 	root := b.Root()
 	switch {
 	case root.Kind == loop.Output:
@@ -324,7 +324,7 @@ func (p *parting) moveTo(i int, b *loop.Buffer, to layout, shape []sym.Expr) (wh
 	case root.Kind != loop.Temp:
 		return whyGiven
 	case p.laid[root] || root == to.root:
-		return whyPlaced
+		return whyLaid
 	case p.decided(root.Shape) || p.decided(to.root.Shape):
 		return whyDecided
 	case !p.closeTogether(to, shape):
@@ -401,7 +401,7 @@ func (p *parting) moveTo(i int, b *loop.Buffer, to layout, shape []sym.Expr) (wh
 }
 
 // rowMajor reports whether strides are row-major for a shape.
-func (p *parting) rowMajor(strides, shape []sym.Expr) bool {
+func (p *partsPass) rowMajor(strides, shape []sym.Expr) bool {
 	for i, step := range loop.RowMajor(shape) {
 		if !isOne(shape[i]) && !p.equal(strides[i], step) {
 			return false
@@ -411,7 +411,7 @@ func (p *parting) rowMajor(strides, shape []sym.Expr) bool {
 }
 
 // closeTogether reports whether contiguous elements stay contiguous in runs that fill a vector, or entirely.
-func (p *parting) closeTogether(to layout, shape []sym.Expr) bool {
+func (p *partsPass) closeTogether(to layout, shape []sym.Expr) bool {
 	length := one
 	for axis := len(shape) - 1; axis >= 0; axis-- {
 		if isOne(shape[axis]) {
@@ -430,7 +430,7 @@ const leastTogether = 8
 
 // moved returns a launch whose buffers have new layouts; nil if that is impossible. launch is false if it does not
 // change.
-func (p *parting) moved(step loop.Step, layouts map[*loop.Buffer]layout) (changed *loop.Launch, launch bool) {
+func (p *partsPass) moved(step loop.Step, layouts map[*loop.Buffer]layout) (changed *loop.Launch, launch bool) {
 	rowMajor := func(b *loop.Buffer) bool {
 		at, is := layouts[b]
 		return !is || p.rowMajor(at.strides, b.Shape)
@@ -466,7 +466,7 @@ func (p *parting) moved(step loop.Step, layouts map[*loop.Buffer]layout) (change
 }
 
 // drop removes a launch and its kernel.
-func (p *parting) drop(i int, l *loop.Launch) {
+func (p *partsPass) drop(i int, l *loop.Launch) {
 	l = (*p.list)[i].(*loop.Launch)
 	p.module.Kernels = slices.DeleteFunc(p.module.Kernels, func(k *loop.Kernel) bool { return k == l.Kernel })
 	*p.list = slices.Delete(*p.list, i, i+1)
@@ -474,7 +474,7 @@ func (p *parting) drop(i int, l *loop.Launch) {
 
 // keep leaves in a kernel the pieces that are still copied. It makes several kernels if one would need too many
 // operands.
-func (p *parting) keep(i, out int, result layout, rest []*piece) {
+func (p *partsPass) keep(i, out int, result layout, rest []*piece) {
 	l := (*p.list)[i].(*loop.Launch)
 	if len(rest) == 0 {
 		p.drop(i, l)
@@ -507,7 +507,7 @@ func (p *parting) keep(i, out int, result layout, rest []*piece) {
 }
 
 // moving returns a launch that copies pieces into the result, each through a view of its own.
-func (p *parting) moving(l *loop.Launch, out int, result layout, pieces []*piece) *loop.Launch {
+func (p *partsPass) moving(l *loop.Launch, out int, result layout, pieces []*piece) *loop.Launch {
 	k := &loop.Kernel{Name: l.Kernel.Name, Source: l.Kernel.Source}
 	var args []*loop.Buffer
 	to := l.Kernel.Params[out]

@@ -116,8 +116,8 @@ func (c *coster) transposes(v, u *loop.For) bool {
 		}
 		offset := p.Offset(a.Index)
 		along, _, ok := offset.Linear(v.Var)
-		beside, _, also := offset.Linear(u.Var)
-		step, fixed := beside.Const()
+		other, _, also := offset.Linear(u.Var)
+		step, fixed := other.Const()
 		step = max(step, -step)
 		near := fixed && (step == 1 || step > 1 && float64(step)*c.guess(u.Extent) < nearElements)
 		if ok && also && near && math.Abs(c.guess(along)) >= leastAway {

@@ -82,7 +82,7 @@ func (j *job) handed() time.Duration {
 }
 
 // betweenStages pauses a run that follows a course: it returns ErrStopped if the run must end, and lets others compute.
-// It gets helpers back that the team gave up, if there are places.
+// It gets helpers back that the team gave up, if there are slots.
 func (t *Team) betweenStages() error {
 	if t.ran <= slice && pool.waiting.Load() == 0 {
 		return nil

@@ -113,7 +113,7 @@ func TestCourse(t *testing.T) {
 	}
 	runs.Wait()
 	if pool.taken != 0 || pool.waiting.Load() != 0 {
-		t.Errorf("left behind: %d places taken, %d wait", pool.taken, pool.waiting.Load())
+		t.Errorf("left behind: %d slots taken, %d wait", pool.taken, pool.waiting.Load())
 	}
 }
 

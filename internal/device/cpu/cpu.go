@@ -1,9 +1,9 @@
 // Package cpu runs kernels on the machine's processors.
 //
-// All runs of the process share one pool. It has as many places as GOMAXPROCS, and each goroutine that computes holds
-// one: a run holds a place for its own goroutine, and one for each of its helpers. If all are taken, the next run
+// All runs of the process share one pool. It has as many slots as GOMAXPROCS, and each goroutine that computes holds
+// one: a run holds a slot for its own goroutine, and one for each of its helpers. If all are taken, the next run
 // waits. Then runs give up their helpers, a run whose turn is over goes to the end of the queue, and the run that has
-// waited longest gets the next free place. So the process never has more goroutines that compute than processors, and
+// waited longest gets the next free slot. So the process never has more goroutines that compute than processors, and
 // other goroutines soon get a processor.
 //
 // A helper waits for work by spinning, for a bounded time, in Go code that the collector can stop; then it parks. A
@@ -26,7 +26,7 @@ import (
 const (
 	spin  = 50 * time.Microsecond  // a helper spins so long before it parks
 	slice = time.Millisecond       // a run computes about so long before it yields its processor
-	turn  = 10 * time.Millisecond  // a run keeps its place so long while others wait
+	turn  = 10 * time.Millisecond  // a run keeps its slot so long while others wait
 	worth = 8 * time.Microsecond   // the least time of a launch that is divided among workers
 	waken = 60 * time.Microsecond  // the least time of a launch for which helpers are woken
 	small = 10 * time.Microsecond  // the least time of a piece of work
@@ -105,13 +105,13 @@ type tileRange struct {
 
 // Team is the workers of one run: worker 0 is the goroutine that entered.
 type Team struct {
-	stop    target.Stop // ends a wait for a place, and a launch between two pieces of work
+	stop    target.Stop // ends a wait for a slot, and a launch between two pieces of work
 	width   int         // the most workers
-	helpers []*helper   // each with a place
-	inside  bool        // it has a place
+	helpers []*helper   // each with a slot
+	inside  bool        // it has a slot
 	since   time.Time   // when the turn began; zero if no slice of it is over
 	ran     time.Duration
-	queue               // for waiting for a place
+	queue               // for waiting for a slot
 	job     *job        // the present one, or else the last one
 	shared  time.Time   // when helpers last had work
 	scratch [][]byte    // of each worker
@@ -125,14 +125,14 @@ type Team struct {
 	errAt  int64
 }
 
-// Enter takes a place in the pool for a run of at most width workers. If all places are taken, it waits until one is
-// free, or returns ErrStopped at stop. Helpers join when there is work for them, as far as there are places.
+// Enter takes a slot in the pool for a run of at most width workers. If all slots are taken, it waits until one is
+// free, or returns ErrStopped at stop. Helpers join when there is work for them, as far as there are slots.
 func (t *Team) Enter(width int, stop target.Stop) error {
 	t.stop, t.width, t.job, t.ran = stop, width, nil, 0
 	return t.enter()
 }
 
-// Leave gives up the team's places. The team may enter again.
+// Leave gives up the team's slots. The team may enter again.
 func (t *Team) Leave() { t.leave() }
 
 // Launch runs a job's tiles on the team and returns when all are done. scratch has an entry for each worker. The error
@@ -285,7 +285,7 @@ func (t *Team) work(worker int) {
 			continue
 		}
 		if pool.waiting.Load() > 0 {
-			return // other runs wait for the place
+			return // other runs wait for the slot
 		}
 		t.helpers[worker-1].yield(now)
 	}

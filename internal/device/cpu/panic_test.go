@@ -61,7 +61,7 @@ func faults(t *testing.T) map[string]func() {
 }
 
 // TestPanics: a panic or a memory fault of a kernel, on the run's own goroutine or on a helper's, is an internal error
-// of that launch. The launch ends, its team and those of other runs continue, and no place is lost.
+// of that launch. The launch ends, its team and those of other runs continue, and no slot is lost.
 func TestPanics(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
 	defer diag.Faults(diag.Faults(true))
@@ -85,7 +85,7 @@ func TestPanics(t *testing.T) {
 	left(t)
 }
 
-// TestPanicsAmongRuns: the same in random tiles, with and without a course, while other runs compete for places and
+// TestPanicsAmongRuns: the same in random tiles, with and without a course, while other runs compete for slots and
 // helpers.
 func TestPanicsAmongRuns(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
@@ -123,12 +123,12 @@ func TestPanicsAmongRuns(t *testing.T) {
 	left(t)
 }
 
-// left checks that all places are free and no run waits.
+// left checks that all slots are free and no run waits.
 func left(t *testing.T) {
 	t.Helper()
 	pool.Lock()
 	defer pool.Unlock()
 	if pool.taken != 0 || pool.first != nil || pool.waiting.Load() != 0 {
-		t.Errorf("left behind: %d places taken, %d wait", pool.taken, pool.waiting.Load())
+		t.Errorf("left behind: %d slots taken, %d wait", pool.taken, pool.waiting.Load())
 	}
 }

@@ -15,10 +15,10 @@ import (
 // pool is the state that all runs of the process share.
 var pool struct {
 	sync.Mutex
-	taken       int          // places
-	runs        atomic.Int32 // teams that have a place
+	taken       int          // slots
+	runs        atomic.Int32 // teams that have a slot
 	free        []*helper    // helpers without a team; the last one was busy most recently
-	first, last *Team        // the queue of runs that wait for a place
+	first, last *Team        // the queue of runs that wait for a slot
 	waiting     atomic.Int32 // number of runs in the queue
 	awake       atomic.Int64 // no worker rests before this time, in nanoseconds since start
 	resting     atomic.Int64 // when the present rest began; 0 if no worker rests, −1 if the rest is about to end
@@ -28,21 +28,21 @@ var pool struct {
 
 var start = time.Now()
 
-// places returns the number of workers that may compute at once.
-func places() int { return runtime.GOMAXPROCS(0) }
+// slots returns the number of workers that may compute at once.
+func slots() int { return runtime.GOMAXPROCS(0) }
 
-// queue is a team's entry in the queue of runs that wait for a place.
+// queue is a team's entry in the queue of runs that wait for a slot.
 type queue struct {
-	turn chan struct{} // has an entry once the team has a place
+	turn chan struct{} // has an entry once the team has a slot
 	next *Team
 }
 
-// enter takes a place; if none is free, it waits for one.
+// enter takes a slot; if none is free, it waits for one.
 func (t *Team) enter() error {
 	t.since = time.Time{}
 	pool.Lock()
 	admit()
-	if pool.taken < places() {
+	if pool.taken < slots() {
 		pool.taken++
 		pool.runs.Add(1)
 		t.inside = true
@@ -52,7 +52,7 @@ func (t *Team) enter() error {
 	return t.await()
 }
 
-// await waits for a place at the end of the queue. The pool is locked before the call, and unlocked after it.
+// await waits for a slot at the end of the queue. The pool is locked before the call, and unlocked after it.
 func (t *Team) await() error {
 	if t.turn == nil {
 		t.turn = make(chan struct{}, 1)
@@ -69,7 +69,7 @@ func (t *Team) await() error {
 	case <-t.turn:
 	case <-t.stop.Done:
 		pool.Lock()
-		if !t.dequeue() { // it got a place at the same time
+		if !t.dequeue() { // it got a slot at the same time
 			<-t.turn
 			pool.taken--
 			pool.runs.Add(-1)
@@ -104,9 +104,9 @@ func (t *Team) dequeue() bool {
 	return false
 }
 
-// admit gives free places to the first teams in the queue. The pool is locked.
+// admit gives free slots to the first teams in the queue. The pool is locked.
 func admit() {
-	for pool.first != nil && pool.taken < places() {
+	for pool.first != nil && pool.taken < slots() {
 		t := pool.first
 		t.dequeue()
 		pool.taken++
@@ -115,7 +115,7 @@ func admit() {
 	}
 }
 
-// leave gives up the team's places, if it has any.
+// leave gives up the team's slots, if it has any.
 func (t *Team) leave() {
 	if !t.inside {
 		return
@@ -129,7 +129,7 @@ func (t *Team) leave() {
 	pool.Unlock()
 }
 
-// dismiss gives up the helpers, which must have no work, and their places. The pool is locked.
+// dismiss gives up the helpers, which must have no work, and their slots. The pool is locked.
 func (t *Team) dismiss() {
 	for _, h := range t.helpers {
 		h.team = nil
@@ -139,13 +139,13 @@ func (t *Team) dismiss() {
 	t.helpers = t.helpers[:0]
 }
 
-// gather adds helpers to the team, up to its width, as far as places are free and no run waits.
+// gather adds helpers to the team, up to its width, as far as slots are free and no run waits.
 func (t *Team) gather() {
 	if len(t.helpers) >= t.width-1 {
 		return
 	}
 	pool.Lock()
-	for len(t.helpers) < t.width-1 && pool.taken < places() && pool.first == nil && !mem.Failing(mem.Worker) {
+	for len(t.helpers) < t.width-1 && pool.taken < slots() && pool.first == nil && !mem.Failing(mem.Worker) {
 		var h *helper
 		if last := len(pool.free) - 1; last >= 0 {
 			h, pool.free = pool.free[last], pool.free[:last]
@@ -162,7 +162,7 @@ func (t *Team) gather() {
 }
 
 // pause returns ErrStopped if a run must end, and otherwise lets others compute, between two pieces of work: the team
-// gives up its helpers if runs wait, and its place if its turn is over.
+// gives up its helpers if runs wait, and its slot if its turn is over.
 func (t *Team) pause() error {
 	if t.stop.Ended() {
 		return target.ErrStopped
@@ -201,10 +201,10 @@ func (t *Team) pause() error {
 	return nil
 }
 
-// While runs wait for places, all processors compute all the time. Go's scheduler polls the network only if a processor
+// While runs wait for slots, all processors compute all the time. Go's scheduler polls the network only if a processor
 // is idle, or else every ten milliseconds. One of the workers therefore rests for a moment now and then, long enough
 // for goroutines that wait for the network. A worker of another run ends the rest, since Go's own sleep takes a
-// millisecond on an idle processor: no worker rests unless another run has a place. The alarm ends the rest if that run
+// millisecond on an idle processor: no worker rests unless another run has a slot. The alarm ends the rest if that run
 // leaves or does not check for long; the next rest is then far off, so that rests cost little time in any case.
 const (
 	restEvery = time.Millisecond

@@ -60,7 +60,7 @@ func scratches(n int) [][]byte {
 }
 
 // TestEachTileOnce: for random numbers and times of tiles and widths, in concurrent runs, each tile runs once, and no
-// more workers compute at once than there are places.
+// more workers compute at once than there are slots.
 func TestEachTileOnce(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
 	var now, most atomic.Int32
@@ -100,14 +100,14 @@ func TestEachTileOnce(t *testing.T) {
 	}
 	runs.Wait()
 	if most.Load() > 4 {
-		t.Errorf("%d workers computed at once in 4 places", most.Load())
+		t.Errorf("%d workers computed at once in 4 slots", most.Load())
 	}
 	if pool.taken != 0 || pool.first != nil || pool.last != nil || pool.waiting.Load() != 0 {
-		t.Errorf("left behind: %d places taken, %d wait", pool.taken, pool.waiting.Load())
+		t.Errorf("left behind: %d slots taken, %d wait", pool.taken, pool.waiting.Load())
 	}
 }
 
-// TestTurns: a short run does not wait for the end of earlier long ones, although these take all places; and a run that
+// TestTurns: a short run does not wait for the end of earlier long ones, although these take all slots; and a run that
 // is stopped while it waits leaves the queue.
 func TestTurns(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
@@ -140,7 +140,7 @@ func TestTurns(t *testing.T) {
 		waited = append(waited, time.Since(begin))
 		team.Leave()
 	}
-	// Two places change hands every turn, for three that wait; anything below a second is a turn and not an end.
+	// Two slots change hands every turn, for three that wait; anything below a second is a turn and not an end.
 	if slices.Max(waited) > time.Second {
 		t.Errorf("short runs waited %v", waited)
 	}
@@ -158,7 +158,7 @@ func TestTurns(t *testing.T) {
 	close(stop)
 	long.Wait()
 	if pool.taken != 0 || pool.first != nil || pool.waiting.Load() != 0 {
-		t.Errorf("left behind: %d places taken, %d wait", pool.taken, pool.waiting.Load())
+		t.Errorf("left behind: %d slots taken, %d wait", pool.taken, pool.waiting.Load())
 	}
 }
 

@@ -154,8 +154,8 @@ func TestCopies(t *testing.T) {
 	})
 }
 
-// TestNothing: memory without bytes, launches of no blocks and copies of no bytes work.
-func TestNothing(t *testing.T) {
+// TestEmpty: memory without bytes, launches of no blocks and copies of no bytes work.
+func TestEmpty(t *testing.T) {
 	both(t, func(t *testing.T, d *Device) {
 		b := newBench(t, d)
 		step := b.load(stepKernel())
