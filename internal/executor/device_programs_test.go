@@ -18,8 +18,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// kernelTexts are the kernels of the programs below. Those whose name begins with h are the host's, the others a
-// device's.
+// kernelTexts are the kernels of the programs below. The host runs those whose name begins with h, a device the others.
 var kernelTexts = []string{
 	`kernel @double(%x: f32[n] read, %y: f32[n] write) dims(n) { local %copy: f32[n] ` +
 		`each i < n { store %copy[i] = mul(load %x[i], 2) } each i < n { store %y[i] = load %copy[i] } }`,

@@ -12,8 +12,8 @@ import (
 // Memory whose size depends on data without a bound is allocated when the size is known: it is checked first, kept for
 // the call's next run, and given back with the call.
 
-// takeStorage allocates a storage by a function of package mem. It refuses more than the machine has, which the system
-// might promise.
+// takeStorage allocates a storage by a function of package mem. It refuses more memory than the machine has, which
+// the system might grant.
 func (x *Executable) takeStorage(s *program.Storage, size int64,
 	take func(mem.Kind, string, int64) (*mem.Block, error)) (*mem.Block, error) {
 	kind := mem.Arena

@@ -22,7 +22,7 @@ type Watch struct {
 	workers int
 	pattern byte
 	past    map[int]int64 // by storage: the end of operands in memory that it had before it grew
-	decided []int64       // by dimension: the largest value that data decided, once there is one
+	decided []int64       // by dimension: the largest value that it had, if has is true
 	has     []bool        // by dimension: decided has a value
 	bodies  map[program.Step]uint8
 	step    program.Step // the present step

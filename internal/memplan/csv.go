@@ -23,9 +23,9 @@ const (
 // columns of a table, in the order of a row's numbers; alignment may be missing.
 var columns = []string{"lower", "upper", "size", "alignment"}
 
-// ReadCSV reads a problem of numbers from a table as MiniMalloc's benchmarks have it: a line with the names of the
-// columns, then a line a buffer with its id, the half-open interval of steps [lower, upper) that it is alive in, its
-// size and, if there is such a column, its alignment, 1 otherwise. Errors are of kind diag.ErrInput and name the
+// ReadCSV reads a problem of numbers from a table in the form of MiniMalloc's benchmarks: a line with the names of the
+// columns, then a line for each buffer with its id, the half-open interval of steps [lower, upper) in which it is
+// alive, its size and, if there is such a column, its alignment, else 1. Errors are of kind diag.ErrInput and name the
 // line.
 func ReadCSV(r io.Reader) (Problem, error) {
 	limited := &io.LimitedReader{R: r, N: mostCSVBytes}

@@ -391,8 +391,8 @@ func (a *algebra) arena(s *stack) (formula sym.Expr, ok bool) {
 	return maximum(terms), true
 }
 
-// tops visits the groups whose ends decide the height. counts is false of a group that may be empty and may then stand
-// above the last byte used, on padding; what it rests on is visited as well.
+// tops visits the groups whose ends decide the height. counts is false for a group that may be empty and may then lie
+// above the last used byte, on padding; the groups that it rests on are visited too.
 func (a *algebra) tops(s *stack, visit func(g int32, counts bool)) {
 	loose := make([]bool, len(s.order)) // its offset may lie above the last byte used beneath it
 	maybe := make([]bool, len(s.order)) // it may be empty

@@ -75,8 +75,8 @@ func newPlanner(p Problem, o Options) (*planner, error) {
 }
 
 // Plan looks for a solution. The problem's buffers belong to the solution from then on: leave them as they are. The
-// same problem has the same solution on every machine. Errors are of kind diag.ErrInput: a lifetime, an alignment, an
-// alias or a size that makes no sense, or sizes too large to be added up.
+// same problem has the same solution on every machine. Errors are of kind diag.ErrInput: an invalid lifetime,
+// alignment, alias or size, or sizes too large to be added up.
 func Plan(p Problem, o Options) (*Solution, error) {
 	pl, err := newPlanner(p, o)
 	if err != nil {

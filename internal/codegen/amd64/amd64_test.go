@@ -44,6 +44,9 @@ func levels(t *testing.T, test func(t *testing.T, h kerneltest.Harness)) {
 	})
 }
 
+// The tests from here on run the suites of package kerneltest, which compare kernels with the interpreter, for each
+// level of processors.
+
 func TestFunctions(t *testing.T) {
 	levels(t, func(t *testing.T, h kerneltest.Harness) { h.Functions(t) })
 }

@@ -153,6 +153,7 @@ func seconds(xs []uint32) []uint32 {
 	return ys
 }
 
+// TestFunctionsEmitted: the functions' instructions equal the model bit for bit, on this processor.
 func TestFunctionsEmitted(t *testing.T) {
 	var xs []uint32
 	mathematics.Arguments(func(x uint32) { xs = append(xs, x) })
@@ -194,6 +195,7 @@ func runEmulated(t *testing.T, machine *emulatetest.Machine, f func(m emitted, x
 	return result
 }
 
+// TestFunctionsEmulated: the same for AVX-512, in the emulated processor.
 func TestFunctionsEmulated(t *testing.T) {
 	machine := emulatetest.New(t)
 	var xs []uint32

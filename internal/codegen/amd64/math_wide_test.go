@@ -49,6 +49,7 @@ func wideAgrees(t *testing.T, run func(t *testing.T, f func(m emitted, x, y asm.
 	}
 }
 
+// TestWideEmitted: the functions of f64 equal the model bit for bit, on this processor.
 func TestWideEmitted(t *testing.T) {
 	wideAgrees(t, func(t *testing.T, f func(m emitted, x, y asm.Reg) asm.Reg, x []uint32) []uint32 {
 		code, frame := program(avx2, f)
@@ -60,6 +61,7 @@ func TestWideEmitted(t *testing.T) {
 	})
 }
 
+// TestWideEmulated: the same for AVX-512, in the emulated processor.
 func TestWideEmulated(t *testing.T) {
 	machine := emulatetest.New(t)
 	wideAgrees(t, func(t *testing.T, f func(m emitted, x, y asm.Reg) asm.Reg, x []uint32) []uint32 {
