@@ -30,6 +30,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// mustParse returns the type of a name, which must exist.
 func mustParse(t *testing.T, name string) DType {
 	t.Helper()
 	dt, ok := Parse(name)

@@ -65,6 +65,7 @@ func lookup(binding map[string]int64) func(Name) (int64, bool) {
 	return func(name Name) (int64, bool) { v, ok := binding[name.Text()]; return v, ok && name.User() }
 }
 
+// users returns the names that a user gave.
 func users(texts ...string) []Name {
 	var names []Name
 	for _, text := range texts {

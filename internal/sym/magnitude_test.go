@@ -56,6 +56,7 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
+// exprsOf returns terms as expressions.
 func exprsOf(terms []Term) (list []Expr) {
 	for _, t := range terms {
 		list = append(list, t.Expr())

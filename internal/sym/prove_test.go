@@ -2,6 +2,7 @@ package sym
 
 import "testing"
 
+// parse returns the expression of a text, which must be well formed.
 func parse(t testing.TB, text string) Expr {
 	t.Helper()
 	e, err := Parse(text)

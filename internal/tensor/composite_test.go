@@ -90,6 +90,7 @@ func TestBadExtents(t *testing.T) {
 	}
 }
 
+// A tensor of two strings is packed: their positions in a pool, and the pool.
 func ExamplePackStrings() {
 	texts, _ := OverStrings([]int64{2}, []string{"weir", "rün"})
 	spans, pool, _ := PackStrings(New, texts)

@@ -263,6 +263,7 @@ func TestEqual(t *testing.T) {
 	}
 }
 
+// TestConvert converts floats to integers that wrap, and strings only to strings.
 func TestConvert(t *testing.T) {
 	a := Must(Of(1.5, -2.5, 300).Convert(dtype.I8, true))
 	if !a.Equal(Of[int8](1, -2, 44)) {

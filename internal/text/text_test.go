@@ -192,6 +192,7 @@ func TestLinear(t *testing.T) {
 	}
 }
 
+// TestPrinter prints lines and an indented block, and quotes names that need it.
 func TestPrinter(t *testing.T) {
 	var p Printer
 	p.Line("module %s", GlobalName("a b"))

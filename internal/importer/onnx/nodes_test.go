@@ -157,6 +157,7 @@ func runNode(folder string, baked, symbolic bool) (err error) {
 	return nil
 }
 
+// readTensor reads a file that has one tensor.
 func readTensor(path string) (*wire.TensorProto, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

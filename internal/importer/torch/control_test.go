@@ -27,6 +27,7 @@ func tensorsNamed(names ...string) string {
 	return `{"as_tensors": [` + strings.Join(names, ", ") + `]}`
 }
 
+// within returns the JSON of an argument that is a nested graph.
 func within(inputs, nodes, outputs string) string {
 	return `{"as_graph": {"name": "g", "graph": {"inputs": [` + inputs + `], "outputs": [` + outputs + `], "nodes": [` +
 		nodes + `], "tensor_values": {}, "sym_int_values": {}}}}`

@@ -199,6 +199,7 @@ var errFull = errors.New("full")
 // failing accepts some writes.
 type failing struct{ left int }
 
+// Write accepts data while writes are left, and then fails.
 func (f *failing) Write(p []byte) (int, error) {
 	if f.left == 0 {
 		return 0, errFull

@@ -57,6 +57,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// rewrite returns a function that parses a message and writes it again.
 func rewrite[M interface{ Marshal() []byte }](parse func([]byte) (M, error)) func([]byte) ([]byte, error) {
 	return func(data []byte) ([]byte, error) {
 		m, err := parse(data)

@@ -234,6 +234,7 @@ func TestExternalEntry(t *testing.T) {
 	}
 }
 
+// TestDataTypes converts every data type of ONNX to an element type and back.
 func TestDataTypes(t *testing.T) {
 	for n := wire.FloatType; n <= wire.Int2Type; n++ {
 		dt, ok := n.DType()
