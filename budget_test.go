@@ -24,7 +24,7 @@ func TestBudgets(t *testing.T) {
 		kinds []string
 		least float64 // the arena at the smallest budget, as a share of the unconstrained one
 	}{
-		{"training_step", 256, []string{"batch"}, 0.15},
+		{"training_step", 256, []string{"recompute", "batch"}, 0.15},
 		{"long_skips", 2, []string{"page", "spill"}, 0.6},
 		{"attention_23", 2, nil, 1},
 		{"image_rows", 1, []string{"chunk"}, 0.7},
@@ -83,6 +83,46 @@ func TestBudgets(t *testing.T) {
 				t.Errorf("%d bytes of memory and %d of files are left", after.All-before.All, after.Spilled-before.Spilled)
 			}
 		})
+	}
+}
+
+// TestBudgetOfTiles checks that a convolution in tiles of Winograd's algorithm, which reads its weights transformed and
+// as they were, reads both in pieces within its smallest budget, each byte once, and that its results are the same bits
+// with outliers, for which tiles are computed with the weights as they were.
+func TestBudgetOfTiles(t *testing.T) {
+	const channels, size = 128, 14
+	r := rand.New(rand.NewPCG(3, 5))
+	var list strings.Builder
+	for range channels * channels * 9 {
+		fmt.Fprintf(&list, ", %g", float32(r.NormFloat64()))
+	}
+	m := must[*weir.Model](t)(weir.LoadBytes(fmt.Appendf(nil, `weir 1
+ir @convolution {
+main @main(%%x: f32[1, %d, %d, %d]) {
+  const %%w: f32[%[1]d, %[1]d, 3, 3] = [%[4]s]
+  %%y: f32[1, %[1]d, %[2]d, %[3]d] = convolution(%%x, %%w) {begin = syms [1, 1], dilations = ints [1, 1], end = syms [1, 1], groups = int 1, kernel = ints [3, 3], strides = ints [1, 1]}
+  return %%y
+}
+}`, channels, size, size, list.String()[2:])))
+	defer m.Close()
+	x := make([]float32, channels*size*size)
+	for i := range x {
+		x[i] = float32(r.NormFloat64())
+	}
+	for i, outlier := range []float64{1e6, 1e30, math.Inf(1), math.NaN()} {
+		x[i*channels*size*size/5] = float32(outlier)
+	}
+	input := must[*weir.Tensor](t)(weir.FromSlice(x, 1, channels, size, size))
+	defer input.Close()
+	in := weir.Inputs{"x": input}
+	o := weir.Options{Threads: 2, Calls: 1, Dims: map[string]weir.Range{}}
+	free := budgeted(t, m, o, in, nil)
+	o.Budget = smallest(t, m, o)
+	tight := budgeted(t, m, o, in, free.results)
+	if len(tight.savings) != 2 || slices.ContainsFunc(tight.savings, func(s weir.Saving) bool {
+		return s.Kind != "page" || s.Pieces < 2 || s.Moved != s.Bytes
+	}) {
+		t.Errorf("the savings are %v", tight.savings)
 	}
 }
 

@@ -8,9 +8,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// mostBatchPieces is the most pieces of a batch whose extent is a number, unless each example is a piece. If the extent
-// is a dimension, each example is a piece.
-const mostBatchPieces = 32
+// everyCount is the number of pieces of a batch up to which every number is tried; beyond it, only doubles are tried.
+const everyCount = 32
 
 // mostCuts is the most loops into which the block may be divided beyond the loops that its sums require.
 const mostCuts = 4
@@ -33,8 +32,8 @@ type Batched struct {
 // operations; if there is none, the one that keeps the fewest bytes alive. done is nil if the block cannot be divided.
 // undo restores the nodes.
 //
-// The batch is the first axis of operands that are not states; its extent may be a dimension. Sums add up in another
-// order than without pieces.
+// The batch is the first axis of operands that are not states; its extent may be a dimension. A piece is one example
+// unless the dimension has only one value. Sums add up in another order than without pieces.
 func Batch(m *ir.Module, allowed float64) (done *Batched, undo func()) {
 	block := m.Main.Body
 	before, constants := block.Nodes, block.Consts

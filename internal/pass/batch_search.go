@@ -100,15 +100,21 @@ func (b *batching) ready(v *ir.Value, piece bool) int {
 	return b.level[n]
 }
 
-// pieceSizes returns the possible numbers of examples in a piece, which divide the batch for each value of its extent.
+// pieceSizes returns the possible numbers of examples in a piece, the largest first. Each is a divisor of the batch. If
+// the extent of the batch is not one number, a piece is one example.
 func (b *batching) pieceSizes() (list []int64) {
-	extent, fixed := b.extent.Const()
-	if !fixed {
+	extent, most := b.module.Dims.Bounds(b.extent)
+	if extent != most {
 		return []int64{1}
 	}
-	for pieces := int64(2); pieces <= mostBatchPieces && pieces < extent; pieces++ {
+	for pieces := int64(2); pieces < extent; {
 		if extent%pieces == 0 {
 			list = append(list, extent/pieces)
+		}
+		if pieces < everyCount {
+			pieces++
+		} else {
+			pieces *= 2
 		}
 	}
 	return append(list, 1)

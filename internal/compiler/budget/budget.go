@@ -59,9 +59,11 @@ const (
 
 // The numbers that decide which savings are tried and taken.
 const (
-	operationsPerSecond = 30e9 // of one core
-	fileBytesPerSecond  = 1e9  // of a disk
-	littleTime          = 0.05 // the share of a run's time that savings may add before another strategy is looked for
+	operationsPerSecond  = 30e9   // of one core
+	memoryBytesPerSecond = 20e9   // of one core
+	fileBytesPerSecond   = 1e9    // of a disk
+	launchSeconds        = 200e-9 // of a launch or copy, besides its work
+	littleTime           = 0.05   // the share of a run's time that savings may add before another strategy is tried
 
 	mostChunkings = 3 // the most rounds of chunking: each makes all kernels again
 	// the share of the remaining budget that chunked nodes may take, because their size is estimated

@@ -97,7 +97,10 @@ func (s *squeezer) inPortions(c *change, step loop.Step, w *loop.Buffer, times i
 	case *loop.Launch:
 		if steps = s.byRows(c, step, w, times); steps == nil {
 			c.made, c.saving = made, saving
-			steps = s.byPieces(c, step, w, times)
+			if steps = s.byPieces(c, step, w, times); steps == nil {
+				c.made, c.saving = made, saving
+				steps = s.bySlices(c, step, w, times)
+			}
 		}
 	case *loop.Loop:
 		if step.Trip == nil || step.Trip.Data == nil || step.Trip.Root() == w || !s.portionable(step.Body, w) {
@@ -238,6 +241,34 @@ func (s *squeezer) byPieces(c *change, l *loop.Launch, w *loop.Buffer, times int
 	c.saving.Moved += bytes * times
 	c.saving.Pieces = max(c.saving.Pieces, parts)
 	return steps
+}
+
+// bySlices replaces a launch that uses only slices of a weight, because it was cut along another weight, by copies of
+// these slices and a launch on the copies; nil if it uses all of the weight.
+func (s *squeezer) bySlices(c *change, l *loop.Launch, w *loop.Buffer, times int64) (steps []loop.Step) {
+	now := &loop.Launch{Kernel: l.Kernel, Args: slices.Clone(l.Args), Source: l.Source}
+	total := int64(len(w.Data.Bytes()))
+	for i, v := range l.Args {
+		if v.Root() != w {
+			continue
+		}
+		x, err := live.BytesOf(v, sym.Product(v.Shape...)).Eval(s.value)
+		if err != nil || x >= total || !slices.EqualFunc(v.Shape, now.Kernel.Params[i].Shape, sym.Expr.Equal) {
+			return nil
+		}
+		if now.Kernel.Params[i].Strides != nil {
+			contiguous := (&loop.Rewrite{}).Kernel(now.Kernel)
+			contiguous.Params[i].Strides = nil
+			now.Kernel = s.kernel(contiguous, "page")
+		}
+		page := s.fresh(c, w, loop.Temp, "page")
+		page.Shape = v.Shape
+		now.Args[i] = page
+		steps = append(steps, &loop.Copy{To: page, From: v})
+		c.saving.Moved += x * times
+		c.saving.Pieces = max(c.saving.Pieces, (total+x-1)/x)
+	}
+	return append(steps, now)
 }
 
 // kernel returns the module's kernel that equals k except for its name, or k under a new name.

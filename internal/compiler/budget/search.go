@@ -47,104 +47,132 @@ func Holds(c Compilation, b Budget, arena sym.Expr) bool {
 
 // strategy is one order of savings.
 type strategy struct {
-	chunk bool  // runs of nodes are computed in pieces first
-	batch bool  // the entire module is computed in pieces of the batch first
-	page  bool  // weights are paged before results are computed again or spilled, not after
-	most  int64 // bytes of a weight that are read at once if a kernel can be cut along it; 0: all of it
+	pieces    func(k *search) (undo func(), err error) // computes nodes in pieces before all else; nil: none
+	pageFirst bool                                     // weights are paged before results are recomputed or spilled
+	most      int64                                    // bytes of a weight read at once if its kernel can be cut; 0: all
 }
 
-// within makes the module keep within the budget by the first strategy that does. A module that sums over its batch, as
-// a training step does, is first computed in pieces of the batch. If an empty arena would not be small enough,
-// strategies that page weights first come first. If the strategy that works adds more than littleTime, pieces of the
-// batch are tried too, and the faster of the two is taken. within returns the bytes that the program takes; if they are
-// more than the budget, the fewest of any strategy.
+// within makes the module keep within the budget by the cheapest strategy that does. The price of a strategy is the
+// estimated time that it adds to a run. The first strategy that adds at most littleTime is taken, and no other is tried
+// then. Strategies without pieces come first, because they keep every bit and do not make the kernels again. within
+// returns the bytes that the program takes; if they are more than the budget, the fewest of any strategy.
 func (k *search) within() (least int64, err error) {
 	s := newSqueezer(k, k.budget)
 	if !s.bounded() {
 		return 0, nil
 	}
-	strategies := []strategy{{chunk: true}, {}, {batch: true}}
-	if pass.SumsUp(k.m) {
-		strategies = []strategy{{batch: true}, {chunk: true}, {}}
-	}
-	paging := []strategy{{page: true}, {chunk: true, page: true}, {batch: true, page: true}}
-	pageable := slices.ContainsFunc(k.Loop().Buffers, func(b *loop.Buffer) bool {
+	free := s.seconds(k.Loop().Body)
+	orders := []bool{false}
+	if slices.ContainsFunc(k.Loop().Buffers, func(b *loop.Buffer) bool {
 		return b.Kind == loop.Weight && b.View == nil && len(b.Data.Bytes()) >= leastPaged
-	})
-	switch {
-	case pageable && s.target() <= 0:
-		strategies = append(paging, strategies...)
-	case pageable:
-		strategies = append(strategies, paging...)
+	}) {
+		first := s.target() <= 0 // not even an empty arena keeps within the budget before weights are paged
+		orders = []bool{first, !first}
 	}
-	little := littleTime * s.seconds()
-	var fits *strategy
-	var takes float64
-	least = math.MaxInt64
-	for i, w := range strategies {
-		if fits != nil && (!w.batch || w.page != fits.page) {
-			continue
-		}
-		total, undo, err := k.by(w, i == 0)
-		if err != nil {
+	var cheapest *strategy
+	least, added := int64(math.MaxInt64), math.Inf(1)
+	undo := func() error { return nil }
+	for _, pieces := range []func(k *search) (func(), error){nil, (*search).chunk, (*search).batch} {
+		if err := undo(); err != nil {
 			return 0, err
 		}
-		if total <= k.budget.Bytes {
-			added := k.added()
-			if fits == nil && (added <= little || w.batch) || fits != nil && added < takes {
-				return total, nil
+		if undo, err = k.inPieces(pieces); err != nil {
+			return 0, err
+		}
+		if pieces != nil && k.saved == nil {
+			continue // there are no pieces that save anything
+		}
+		before := k.snapshot()
+		for _, pageFirst := range orders {
+			w := strategy{pieces: pieces, pageFirst: pageFirst}
+			total, err := k.squeezed(w)
+			if err != nil {
+				return 0, err
 			}
-			if fits == nil {
-				fits, takes = &w, added
+			least = min(least, total)
+			if total <= k.budget.Bytes {
+				adds := k.seconds() - free
+				if adds <= littleTime*free {
+					return total, nil
+				}
+				if adds < added {
+					cheapest, added = &w, adds
+				}
+			}
+			if err := k.restore(before); err != nil {
+				return 0, err
 			}
 		}
-		undo()
-		least = min(least, total)
 	}
-	if fits != nil {
-		total, _, err := k.by(*fits, false)
-		return total, err
+	if cheapest == nil {
+		return least, nil
 	}
-	return least, nil
+	if err := undo(); err != nil {
+		return 0, err
+	}
+	if _, err := k.inPieces(cheapest.pieces); err != nil {
+		return 0, err
+	}
+	return k.squeezed(*cheapest)
 }
 
-// by applies one strategy, after making the kernels again unless they are fresh. It returns the bytes that the program
-// takes; undo restores ir.
-func (k *search) by(w strategy, fresh bool) (total int64, undo func(), err error) {
-	if !fresh {
-		if _, err := k.remade(0); err != nil {
-			return 0, nil, err
-		}
+// inPieces computes nodes of a module without savings in pieces, and begins the list of savings. undo makes the module
+// again as it was.
+func (k *search) inPieces(pieces func(k *search) (func(), error)) (undo func() error, err error) {
+	undo = func() error { return nil }
+	if k.saved = nil; pieces == nil {
+		return undo, nil
 	}
-	k.saved, undo = nil, func() {}
-	if w.chunk {
-		undo, err = k.chunk()
-	} else if w.batch {
-		undo, err = k.batch()
+	back, err := pieces(k)
+	if k.saved == nil {
+		return undo, err
 	}
-	if err == nil {
-		total, err = k.squeezed(w)
-	}
-	return total, undo, err
+	return func() error {
+		back()
+		_, err := k.remade(0)
+		return err
+	}, err
 }
 
-// added estimates the seconds that the savings add to a run.
-func (k *search) added() (seconds float64) {
-	for i := range k.saved {
-		seconds += k.saved[i].Seconds()
+// seconds estimates the time of a run of the module as it is now.
+func (k *search) seconds() float64 { return newSqueezer(k, k.budget).seconds(k.Loop().Body) }
+
+// state is what squeeze changes of a compilation, as it was.
+type state struct {
+	module loop.Module
+	paged  map[*loop.Buffer]bool
+	saved  []Saving
+}
+
+// snapshot returns the present state, to restore it after squeeze.
+func (k *search) snapshot() state {
+	now := state{*k.Loop(), map[*loop.Buffer]bool{}, k.saved}
+	for _, b := range now.module.Buffers {
+		now.paged[b] = b.Paged
 	}
-	return seconds
+	return now
+}
+
+// restore undoes each squeeze since the snapshot.
+func (k *search) restore(to state) error {
+	m := k.Loop()
+	m.Body, m.Buffers, k.saved = to.module.Body, to.module.Buffers, to.saved
+	for _, b := range m.Buffers {
+		b.Paged = to.paged[b]
+	}
+	if slices.Equal(m.Kernels, to.module.Kernels) {
+		return nil
+	}
+	m.Kernels = to.module.Kernels
+	return k.Regenerate()
 }
 
 // squeezed is squeeze with entire weights paged and, if that is not enough, with smaller and smaller pieces of them. It
 // returns the fewest bytes reached.
 func (k *search) squeezed(w strategy) (least int64, err error) {
-	before := *k.Loop()
-	savings := k.saved
-	paged := map[*loop.Buffer]bool{}
-	largest := int64(0)
-	for _, b := range before.Buffers {
-		if paged[b] = b.Paged; b.Kind == loop.Weight && b.View == nil {
+	before, largest := k.snapshot(), int64(0)
+	for _, b := range before.module.Buffers {
+		if b.Kind == loop.Weight && b.View == nil {
 			largest = max(largest, int64(len(b.Data.Bytes())))
 		}
 	}
@@ -156,15 +184,8 @@ func (k *search) squeezed(w strategy) (least int64, err error) {
 		if least == 0 || total < least {
 			least = total
 		}
-		k.Loop().Body, k.Loop().Buffers, k.saved = before.Body, before.Buffers, savings
-		for _, b := range before.Buffers {
-			b.Paged = paged[b]
-		}
-		if !slices.Equal(k.Loop().Kernels, before.Kernels) {
-			k.Loop().Kernels = before.Kernels
-			if err := k.Regenerate(); err != nil {
-				return 0, err
-			}
+		if err := k.restore(before); err != nil {
+			return 0, err
 		}
 		if w.most == 0 {
 			w.most = largest
@@ -268,6 +289,9 @@ func (k *search) batch() (undo func(), err error) {
 	}
 	least, best := before, 0.0
 	allowed := float64(s.target())
+	if allowed <= 0 { // kernels of pieces may have less code and need less scratch
+		allowed = float64(s.target()+s.ofKernels/int64(s.budget.Calls)) / 2
+	}
 	for i := range mostBatchings {
 		total, err := try(allowed)
 		if err != nil || total <= k.budget.Bytes {
@@ -315,7 +339,7 @@ func savingOf(d pass.Chunked) Saving {
 func (k *search) squeeze(w strategy) (total int64, err error) {
 	b := k.budget
 	s := newSqueezer(k, b)
-	s.ask, s.pageFirst, s.page = k.ask, w.page, w.most
+	s.ask, s.pageFirst, s.page = k.ask, w.pageFirst, w.most
 	if !s.bounded() {
 		return 0, nil
 	}
@@ -359,7 +383,7 @@ func (k *search) loops() (total int64, err error) {
 	}
 	least := int64(math.MaxInt64)
 	for _, pageFirst := range []bool{first, !first} {
-		total, err := k.squeezed(strategy{page: pageFirst})
+		total, err := k.squeezed(strategy{pageFirst: pageFirst})
 		if err != nil || total <= k.budget.Bytes {
 			return total, err
 		}

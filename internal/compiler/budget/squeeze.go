@@ -15,17 +15,19 @@ import (
 
 // squeezer changes a scheduled module so that fewer bytes are live at once.
 type squeezer struct {
-	c       Compilation
-	m       *loop.Module
-	budget  Budget
-	ask     func() error                      // returns an error to stop
-	value   func(name sym.Name) (int64, bool) // each dimension at its upper bound
-	fixed   int64                             // bytes that no saving changes
-	sizes   map[*loop.Buffer]sym.Expr
-	bytes   map[*loop.Buffer]int64
-	names   map[string]bool
-	done    []Saving
-	choices int // see mostChoices
+	c      Compilation
+	m      *loop.Module
+	budget Budget
+	ask    func() error                      // returns an error to stop
+	value  func(name sym.Name) (int64, bool) // each dimension at its upper bound
+	fixed  int64                             // bytes that no saving changes
+	// the bytes of fixed that are code and scratch of the present kernels
+	ofKernels int64
+	sizes     map[*loop.Buffer]sym.Expr
+	bytes     map[*loop.Buffer]int64
+	names     map[string]bool
+	done      []Saving
+	choices   int // see mostChoices
 
 	pageFirst bool
 	// bytes of a weight that are read at once if kernels can be cut along it; 0: all of it
@@ -73,7 +75,8 @@ func (s *squeezer) bounded() bool {
 	if err != nil {
 		return false
 	}
-	s.fixed = s.budget.Held + s.c.Code().Bytes + int64(s.budget.Calls)*(outputs+int64(s.budget.Workers)*scratch)
+	s.ofKernels = s.c.Code().Bytes + int64(s.budget.Calls)*int64(s.budget.Workers)*scratch
+	s.fixed = s.budget.Held + s.ofKernels + int64(s.budget.Calls)*outputs
 	return true
 }
 
@@ -331,16 +334,6 @@ func (s *squeezer) spill(body []loop.Step, b *loop.Buffer, g gap) *change {
 	c.body = slices.Concat(body[:g.last+1], []loop.Step{&loop.Copy{To: file, From: b}}, body[g.last+1:g.next],
 		[]loop.Step{&loop.Copy{To: back, From: file}}, s.after(c, body[g.next:], b, back))
 	return c
-}
-
-// seconds estimates the time of a run at the dimensions' upper bounds.
-func (s *squeezer) seconds() (seconds float64) {
-	live.Each(s.m.Body, func(l *loop.Launch) {
-		if n, err := sym.AtLimits(loop.CostOf(l.Kernel).Operations, s.m.Limits).Eval(s.value); err == nil {
-			seconds += float64(n) / operationsPerSecond
-		}
-	})
-	return seconds
 }
 
 // fullest returns the sources of the launches at which the live bytes exceed what the budget leaves, and are at least
