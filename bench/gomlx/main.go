@@ -33,6 +33,7 @@ func main() {
 	}
 }
 
+// run times the model in a folder for so many seconds, and prints the line.
 func run(folder, length string) (err error) {
 	defer func() {
 		if r := recover(); r != nil { // GoMLX refuses a model by a panic

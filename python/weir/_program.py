@@ -309,8 +309,8 @@ class Program(Owned):
 
 
 def _supply(to: Any, at: int, value: Any, port: Port, kept: list[Any], parted: list[Tensor]) -> None:
-    """Writes a value as an argument, at a word. What must live until the run has returned is put into kept, and a tensor
-    that the run takes for good into parted."""
+    """Writes a value as an argument, at a word. Objects that must live until the run has returned are added to kept,
+    and tensors that the run takes for good to parted."""
     how = LEND
     if isinstance(value, _Given):
         value, how = value.value, value.how
