@@ -1,6 +1,7 @@
 package weir
 
 import (
+	"cmp"
 	"context"
 	"runtime"
 	"slices"
@@ -180,7 +181,7 @@ func (m *Model) checked(o Options) (Options, error) {
 		return o, diag.Unsupportedf("target %q; there are cpu, portable, reference and vulkan", o.Target)
 	}
 	if o.Limits != "" && o.Target != Vulkan {
-		return o, diag.Inputf("limits %q for target %q", o.Limits, o.Target).
+		return o, diag.Inputf("limits %q, and no target that has limits", o.Limits).
 			WithFix("limits are of a device: set the target to vulkan")
 	}
 	if o.Target == Reference && m.source.module() != nil {
@@ -291,7 +292,7 @@ func (p *Program) checkBudget() error {
 	// Unbounded sizes that data determine are checked when a run allocates them.
 	peak, err := p.memory.before(p.options.Calls).Max()
 	if err != nil {
-		return diag.New(ErrBudget, "the peak has no bound: %v", err).WithFix("narrow the dimensions with Options.Dims")
+		return unbounded("the peak", err)
 	}
 	if peak > p.options.Budget {
 		if p.target != Vulkan { // for which the compiler saves nothing
@@ -301,6 +302,15 @@ func (p *Program) checkBudget() error {
 	}
 	p.session.SetRoom(p.options.Budget - peak)
 	return nil
+}
+
+// unbounded returns the error for a peak without a bound, which a budget needs; cause is the error of Size.Max.
+func unbounded(peak string, cause error) error {
+	e := diag.New(ErrBudget, "%s has no bound", peak).WithFix("narrow the dimensions with Options.Dims")
+	if known := diag.As(cause, ErrBudget); known != nil {
+		e.Detail, e.Fix = e.Detail+": "+known.Detail, cmp.Or(known.Fix, e.Fix)
+	}
+	return e
 }
 
 // checkDeviceBudget returns an error if the program takes more of its device's memory than Options.DeviceBudget.
@@ -315,8 +325,7 @@ func (p *Program) checkDeviceBudget() error {
 	}
 	peak, err := p.memory.Device.Formula(p.options.Calls).Max()
 	if err != nil {
-		return diag.New(ErrBudget, "the peak in the device's memory has no bound: %v", err).
-			WithFix("narrow the dimensions with Options.Dims")
+		return unbounded("the peak in the device's memory", err)
 	}
 	if peak > most {
 		if p.compiled.Tiled() {

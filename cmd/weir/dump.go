@@ -81,16 +81,26 @@ func (c *cli) dumpCommand() *cobra.Command {
 			if !ok {
 				return usageError{fmt.Errorf("--after %s: there is no such stage; there are %s", name, strings.Join(order, ", "))}
 			}
+			if after != "" && cmd.Flags().Changed("lang") && !isText(text, lang) {
+				return usageError{fmt.Errorf("--lang %s: the text after %s is another language's; leave one of the two flags out",
+					lang, after)}
+			}
+			if kernel != "" {
+				one := kernelText(text, kernel)
+				if names := kernelNames(text); one == "" && len(names) == 0 {
+					return usageError{fmt.Errorf("--kernel %s: the text after %s has no kernels; --lang loop has them", kernel,
+						name)}
+				} else if one == "" {
+					return usageError{fmt.Errorf("--kernel %s: there is no such kernel; there are %s", kernel,
+						strings.Join(names, ", "))}
+				}
+				text = one
+			}
 			if ir := strings.HasPrefix(text, irText); weights && !ir {
 				return usageError{fmt.Errorf("--weights: the text after %s is of no ir", name)}
 			} else if ir && leftOut.MatchString(text) && !c.quiet {
 				fmt.Fprintln(os.Stderr, "weir: of large constants the text has the sizes only: with --weights it has their "+
 					"elements, and can be loaded again")
-			}
-			if kernel != "" {
-				if text = kernelText(text, kernel); text == "" {
-					return usageError{fmt.Errorf("--kernel %s: there is no such kernel", kernel)}
-				}
 			}
 			if c.json {
 				return errors.Join(err, c.printJSON(map[string]string{"stage": name, "text": text}))
@@ -106,6 +116,26 @@ func (c *cli) dumpCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&weights, "weights", false,
 		"write all elements of constants into a text of ir, which every command then takes for a model")
 	return cmd
+}
+
+// isText reports whether a text is of a language.
+func isText(text, lang string) bool {
+	switch lang {
+	case "ir", "loop", "program":
+		return strings.HasPrefix(text, "weir 1\n"+lang+" ")
+	}
+	return !strings.HasPrefix(text, "weir 1\n")
+}
+
+// kernelHeads begin the kernels of a text.
+var kernelHeads = regexp.MustCompile(`(?m)^ *kernel @([^\s(]+)(?:\(| \{$)`)
+
+// kernelNames lists the kernels of a text.
+func kernelNames(text string) (names []string) {
+	for _, head := range kernelHeads.FindAllStringSubmatch(text, -1) {
+		names = append(names, head[1])
+	}
+	return names
 }
 
 // kernelText returns the text of one kernel from a module's text.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"slices"
@@ -35,6 +36,14 @@ type missingError struct{ error }
 
 // Unwrap returns the cause.
 func (e missingError) Unwrap() error { return e.error }
+
+// named returns the error of reading a file that the command line names: a missingError if the file is not there.
+func named(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return missingError{err}
+	}
+	return err
+}
 
 // errInterrupted is the error of a command that was interrupted.
 var errInterrupted = errors.New("interrupted")
@@ -91,7 +100,23 @@ It tells, before a model runs, exactly how much memory it will take; then it tak
 	for _, cmd := range root.Commands() {
 		complete(cmd)
 	}
+	root.SetHelpCommand(helpCommand())
 	return root
+}
+
+// helpCommand makes the command help.
+func helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "help [COMMAND]", Short: "Help about any command",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			about, rest, err := cmd.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				return usageError{fmt.Errorf("help %s: there is no such command", strings.Join(args, " "))}
+			}
+			about.InitDefaultHelpFlag()
+			return about.Help()
+		},
+	}
 }
 
 // report prints an error and returns its exit code.
@@ -115,6 +140,7 @@ func (c *cli) report(ctx context.Context, err error) int {
 	case errors.Is(err, weir.ErrUnsupported):
 		code = exitUnsupported
 	}
+	err = inFlags(err)
 	if c.json {
 		var e *weir.Error
 		if !errors.As(err, &e) {
@@ -134,6 +160,21 @@ func (c *cli) report(ctx context.Context, err error) int {
 		c.reproducer(err)
 	}
 	return code
+}
+
+// flagsOf are the flags for the options that errors name.
+var flagsOf = strings.NewReplacer("Options.Dims", "--dim NAME=MIN..MAX", "Options.Layouts", "--layout",
+	"Options.Calls", "--calls", "Options.Budget", "--budget", "set the target to vulkan", "add --target vulkan")
+
+// inFlags returns an error whose fix names the command's flags instead of the options of Go programs.
+func inFlags(err error) error {
+	e, ok := err.(*weir.Error)
+	if !ok || flagsOf.Replace(e.Fix) == e.Fix {
+		return err
+	}
+	told := *e
+	told.Fix = flagsOf.Replace(e.Fix)
+	return &told
 }
 
 // reproducer writes the details of a bug to a file, and prints its path.

@@ -87,6 +87,7 @@ func (f *modelFlags) register(cmd *cobra.Command, c *cli) {
 func (f *modelFlags) options() (o weir.Options, bound weir.Dims, err error) {
 	bound = weir.Dims{}
 	o.Dims = map[string]weir.Range{}
+	given := map[string]bool{}
 	for _, d := range f.dims {
 		name, value, ok := strings.Cut(d, "=")
 		low, high, isRange := strings.Cut(value, "..")
@@ -95,9 +96,13 @@ func (f *modelFlags) options() (o weir.Options, bound weir.Dims, err error) {
 		}
 		lo, err1 := strconv.ParseInt(low, 10, 64)
 		hi, err2 := strconv.ParseInt(high, 10, 64)
-		if !ok || err1 != nil || err2 != nil || hi < lo {
-			return o, nil, usageError{fmt.Errorf("--dim %s: write NAME=SIZE or NAME=MIN..MAX", d)}
+		if !ok || name == "" || err1 != nil || err2 != nil || hi < lo {
+			return o, nil, usageError{fmt.Errorf("--dim %s: write NAME=SIZE or NAME=MIN..MAX, in whole numbers", d)}
 		}
+		if given[name] {
+			return o, nil, usageError{fmt.Errorf("--dim %s: %s is given twice", d, name)}
+		}
+		given[name] = true
 		if isRange {
 			o.Dims[name] = weir.Range{Min: lo, Max: hi}
 		}
@@ -210,6 +215,10 @@ func load(path string) (*weir.Model, error) {
 		return nil, diag.Unsupportedf("%s files; .onnx, .pt2 and .weir are supported", filepath.Ext(path)).AtFile(path)
 	}
 	m, err := weir.Load(path)
+	if e, ok := err.(*weir.Error); ok && e.Fix == "" && strings.Contains(e.Detail, "not an ONNX model") {
+		return nil, e.WithFix("a MODEL is an .onnx file, a .pt2 file of torch.export, an artefact of weir compile, or a text " +
+			"that begins with weir 1")
+	}
 	if err != nil {
 		if _, absent := os.Stat(path); errors.Is(absent, fs.ErrNotExist) {
 			return nil, missingError{err}
@@ -253,6 +262,11 @@ func (f *modelFlags) compile(ctx context.Context, path string, adjust func(o *we
 		return nil, nil, err
 	}
 	l.compileTime = time.Since(begin)
+	if f.device != 0 && l.program.Target() != weir.Vulkan {
+		l.Close()
+		return nil, nil, usageError{fmt.Errorf("--device %d: the model is compiled for %s; add --target vulkan", f.device,
+			l.program.Target())}
+	}
 	if err := f.checkBound(l.program, bound, budget); err != nil {
 		l.Close()
 		return nil, nil, err

@@ -357,7 +357,8 @@ func overflows(s weir.Size, bound weir.Dims) error {
 		for _, name := range s.Dims() {
 			values = append(values, fmt.Sprintf("%s = %d", name, bound[name]))
 		}
-		return diag.Inputf("the memory of a run with %s has no value: %v", strings.Join(values, ", "), err).
+		return diag.Inputf("the memory of a run with %s has no value: %s", strings.Join(values, ", "),
+			diag.As(err, weir.ErrInput).Detail).
 			WithFix("bind smaller dimensions")
 	}
 	return nil

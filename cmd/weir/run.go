@@ -46,7 +46,7 @@ func (f *inputFlags) read(p *weir.Program, dims weir.Dims, fill bool) (weir.Inpu
 			return nil, err
 		}
 		if given[i] {
-			return nil, diag.Inputf("two values are given").AtTensor(infos[i].Name)
+			return nil, usageError{fmt.Errorf("--input %s: %s is given twice", text, infos[i].Name)}
 		}
 		texts[i], given[i] = value, true
 	}
@@ -76,7 +76,7 @@ func (f *inputFlags) read(p *weir.Program, dims weir.Dims, fill bool) (weir.Inpu
 			}
 			t, err := r.Arg(texts[i], info)
 			if err != nil {
-				return nil, err
+				return nil, named(err)
 			}
 			in[info.Name] = t
 		}
@@ -141,11 +141,23 @@ func (f *runFlags) run(ctx context.Context, path string) error {
 	if f.values && !f.c.json {
 		return usageError{errors.New("--values is for --json; --output writes the results to files")}
 	}
+	for _, e := range f.expect {
+		if !strings.Contains(e, "=") {
+			return usageError{fmt.Errorf("--expect %s: write NAME=FILE", e)}
+		}
+	}
 	l, dims, err := f.compile(ctx, path, f.kept)
 	if err != nil {
 		return err
 	}
 	defer l.Close()
+	for _, e := range f.expect {
+		name, _, _ := strings.Cut(e, "=")
+		if names := namesOf(l.program.Outputs()); !slices.Contains(names, name) {
+			return diag.Inputf("the model has no output %q", name).WithFix("its outputs are %s; --keep adds one",
+				strings.Join(names, ", "))
+		}
+	}
 	in, err := f.inputFlags.read(l.program, dims, false)
 	if err != nil {
 		return err
@@ -240,17 +252,11 @@ func (f *runFlags) printTensor(name string, t *values.Array) {
 func (f *runFlags) check(infos []weir.Info, outputs []values.Value) error {
 	failed := false
 	for _, e := range f.expect {
-		name, file, ok := strings.Cut(e, "=")
-		if !ok {
-			return usageError{fmt.Errorf("--expect %s: write NAME=FILE", e)}
-		}
+		name, file, _ := strings.Cut(e, "=")
 		at := slices.IndexFunc(outputs, func(v values.Value) bool { return v.Name == name })
-		if at < 0 {
-			return diag.Inputf("the model has no output %q", name).AtTensor(name)
-		}
 		want, err := values.Expected(file, infos[at], outputs[at])
 		if err != nil {
-			return err
+			return named(err)
 		}
 		if err := values.CompareValues(outputs[at], want, f.rtol, f.atol); err != nil {
 			failed = true

@@ -26,7 +26,7 @@ func (c *cli) testCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cases, err := conformance.Find(args)
 			if err != nil {
-				return err
+				return named(err)
 			}
 			bar := c.progress(len(cases), "testing")
 			var results []conformance.Result

@@ -51,7 +51,8 @@ func Find(places []string) ([]Case, error) {
 		cases = append(cases, found...)
 	}
 	if len(cases) == 0 {
-		return nil, diag.Inputf("nothing at or below %v is a case: a folder with a model.onnx", places)
+		return nil, diag.Inputf("nothing at or below %s is a case", strings.Join(places, ", ")).
+			WithFix("a case is a folder with a model.onnx, and with folders test_data_set_0 and so on beside it")
 	}
 	sort.SliceStable(cases, func(i, j int) bool { return cases[i].Dir < cases[j].Dir })
 	return cases, nil
@@ -181,7 +182,8 @@ func openArchive(name string, size int64) (fs.FS, error) {
 	entries, err := zip.NewReader(f, size) // it stays open as long as the cases are in use
 	if err != nil && !errors.Is(err, zip.ErrInsecurePath) {
 		f.Close()
-		return nil, diag.Inputf("it is neither a folder nor a zip file: %v", err)
+		return nil, diag.Inputf("it is neither a folder nor a zip file: %v", err).
+			WithFix("name a folder with a model.onnx; weir run takes a model's file")
 	}
 	return archive{entries}, nil
 }

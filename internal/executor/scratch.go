@@ -120,6 +120,9 @@ func (c *Call) recheckScratch() {
 func (c *Call) mapScratch(bytes int64) error {
 	for range c.x.threads {
 		block, err := c.x.owned(mem.Map(mem.Scratch, "scratch", bytes))
+		if e, ok := err.(*diag.Error); ok && e.Fix == "" {
+			return e.WithFix("fewer threads need less scratch: --threads, Options.Threads")
+		}
 		if err != nil {
 			return err
 		}

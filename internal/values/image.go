@@ -104,14 +104,16 @@ func settings(q url.Values, channels int64, info weir.Info) (scale float64, mean
 	}
 	if s := q.Get("scale"); s != "" {
 		if scale, err = ratio(s); err != nil {
-			return
+			return 0, nil, nil, diag.Inputf("scale=%s: %w", s, err)
 		}
 	}
 	if mean, err = numbers(q.Get("mean"), channels, 0); err != nil {
-		return
+		return 0, nil, nil, diag.Inputf("mean=%s: %w", q.Get("mean"), err)
 	}
-	std, err = numbers(q.Get("std"), channels, 1)
-	return
+	if std, err = numbers(q.Get("std"), channels, 1); err != nil {
+		return 0, nil, nil, diag.Inputf("std=%s: %w", q.Get("std"), err)
+	}
+	return scale, mean, std, nil
 }
 
 // ratio parses a number or a quotient of two, such as 1/255.

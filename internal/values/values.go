@@ -161,7 +161,10 @@ func (r *Reader) read(value string, info weir.Info) (*tensor.Tensor, error) {
 		return r.random(strings.TrimPrefix(strings.TrimPrefix(value, "random"), ":"), info)
 	case value == "-":
 		t, err := npy.Read(r.Stdin)
-		return converted(t, info, err)
+		if err != nil {
+			return nil, diag.Inputf("standard input, for -, is no .npy file: %w", err)
+		}
+		return converted(t, info, nil)
 	case literal(value):
 		return r.literal(value, info)
 	}
@@ -243,13 +246,25 @@ func (r *Reader) random(limits string, info weir.Info) (*tensor.Tensor, error) {
 	return t, nil
 }
 
+// shown returns a value's first line, or the beginning of it, for errors.
+func shown(value string) string {
+	line, _, more := strings.Cut(strings.TrimSpace(value), "\n")
+	if runes := []rune(line); len(runes) > 60 {
+		line, more = string(runes[:60]), true
+	}
+	if more {
+		line += "…"
+	}
+	return line
+}
+
 // literal parses a JSON literal.
 func (r *Reader) literal(value string, info weir.Info) (*tensor.Tensor, error) {
 	d := json.NewDecoder(strings.NewReader(value))
 	d.UseNumber()
 	var v any
 	if err := d.Decode(&v); err != nil {
-		return nil, diag.Inputf("%s is not JSON: %v", value, err)
+		return nil, diag.Inputf("%s is not JSON: %v", shown(value), err)
 	}
 	var shape []int64
 	for at := v; ; {
@@ -387,7 +402,11 @@ func (r *Reader) file(value string, info weir.Info) (*tensor.Tensor, error) {
 		t, _, err := p.Tensor()
 		return converted(t, info, err)
 	case ".json":
-		return r.literal(string(data), info)
+		t, err := r.literal(string(data), info)
+		if err != nil {
+			return nil, diag.Inputf("%s: %w", path, err)
+		}
+		return t, nil
 	case ".safetensors":
 		return safetensor(data, info)
 	case ".bin", ".txt":

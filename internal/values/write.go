@@ -2,8 +2,10 @@ package values
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -70,10 +72,22 @@ func Write(dir string, outputs []Value) error {
 	})
 }
 
-// WriteAtomic writes a file under a temporary name, and renames it to path when it is complete.
+// WriteAtomic writes a file under a temporary name, and renames it to path when it is complete. A link stays, and what it
+// points to is replaced. A device or a pipe is written to as it is.
 func WriteAtomic(path string, write func(w io.Writer) error) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".weir-*")
-	if err != nil {
+	if to, err := filepath.EvalSymlinks(path); err == nil {
+		path = to
+	}
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return errors.New("it is a folder")
+	} else if err == nil && !info.Mode().IsRegular() {
+		return writeInto(path, write)
+	}
+	folder := filepath.Dir(path)
+	f, err := os.CreateTemp(folder, ".weir-*")
+	if e := (*fs.PathError)(nil); errors.As(err, &e) {
+		return fmt.Errorf("folder %s: %w", folder, e.Err)
+	} else if err != nil {
 		return err
 	}
 	err = write(f)
@@ -88,6 +102,19 @@ func WriteAtomic(path string, write func(w io.Writer) error) error {
 	}
 	if err != nil {
 		os.Remove(f.Name())
+	}
+	return err
+}
+
+// writeInto writes to what is at path already.
+func writeInto(path string, write func(w io.Writer) error) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	err = write(f)
+	if e := f.Close(); err == nil {
+		err = e
 	}
 	return err
 }

@@ -3,10 +3,13 @@ package values
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/weirml/weir"
@@ -103,5 +106,47 @@ func TestRandomKeepsToItsRange(t *testing.T) {
 	}
 	if _, err := (&Reader{Dims: weir.Dims{}}).Tensor("random:4..x", info); err == nil {
 		t.Error("random:4..x was taken")
+	}
+}
+
+// TestWriteAtomicInPlace writes to what is there already: a file and the file behind a link are replaced, a pipe is
+// written to, and a folder stays.
+func TestWriteAtomicInPlace(t *testing.T) {
+	dir := t.TempDir()
+	file, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
+	write := func(path, text string) error {
+		return WriteAtomic(path, func(w io.Writer) error { _, err := io.WriteString(w, text); return err })
+	}
+	if err := write(file, "first"); err != nil {
+		t.Fatal(err)
+	}
+	to := file
+	if err := os.Symlink("file", link); err == nil {
+		to = link
+	}
+	if err := write(to, "second"); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(file); err != nil || string(text) != "second" {
+		t.Errorf("the file holds %q, %v", text, err)
+	}
+	if r, w, err := os.Pipe(); err != nil {
+		t.Fatal(err)
+	} else if pipe := fmt.Sprintf("/proc/self/fd/%d", w.Fd()); runtime.GOOS == "linux" {
+		err := write(pipe, "third")
+		w.Close()
+		if text, _ := io.ReadAll(r); err != nil || string(text) != "third" {
+			t.Errorf("the pipe got %q, %v", text, err)
+		}
+		r.Close()
+	}
+	for path, want := range map[string]string{dir: "it is a folder",
+		filepath.Join(dir, "none", "file"): "folder " + filepath.Join(dir, "none") + ": "} {
+		if err := write(path, "fourth"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, not %q", path, err, want)
+		}
+	}
+	if left, err := filepath.Glob(filepath.Join(dir, ".weir-*")); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
 	}
 }

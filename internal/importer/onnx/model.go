@@ -124,6 +124,9 @@ func newModel(proto *wire.ModelProto) *Model {
 func parseModel(data []byte) (*Model, error) {
 	proto, err := wire.ParseModel(data)
 	if err != nil {
+		if e := (*diag.Error)(nil); errors.As(err, &e) && strings.Contains(e.Detail, "past the end") {
+			e.Fix = "the file may be cut off: copy it again"
+		}
 		// An error before the first field means that the data is not a model.
 		if e := (*diag.Error)(nil); errors.As(err, &e) && errors.Is(err, diag.ErrInput) &&
 			strings.HasPrefix(e.Detail, "ModelProto: ") {
