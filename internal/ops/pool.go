@@ -11,7 +11,7 @@ import (
 
 // init defines the operators max_pool, max_pool_indices, average_pool and lp_pool.
 func init() {
-	define(&Def{Op: "max_pool", Last: poolLast, Picks: true, NotNegative: firstNotNegative, Cost: windowCost,
+	define(&Def{Op: "max_pool", Last: poolLast, Picks: true, NotNegative: maxPoolNotNegative, Cost: windowCost,
 		rows: windowRows, Grad: maxPoolGrad, Shape: poolShape, Mean: maxPoolMean, Samples: poolSamples,
 		Lowerings: []Lowering{{Name: "window", Build: maxPoolWindow}}})
 	define(&Def{Op: "max_pool_indices", Grad: maxPoolIndicesGrad, Shape: poolIndicesShape, Mean: poolIndicesMean,
@@ -106,6 +106,36 @@ func (w Window) overhanging(axis int, extent sym.Expr) sym.Expr {
 	room := extent.Add(w.Begin[axis]).Add(w.End[axis]).Sub(sym.Const(w.extent(axis)))
 	begins := extent.Add(w.Begin[axis]).CeilDiv(stride)
 	return room.CeilDiv(stride).Add(one).Min(begins)
+}
+
+// maxPoolNotNegative is firstNotNegative, unless a window may lie outside the input with all of its positions: the result
+// is then the lowest number. Of an extent without a known value, it takes the least with which the shape rule allows a
+// window.
+func maxPoolNotNegative(n *ir.Node, is func(*ir.Value) bool) bool {
+	sizes := planar(n, n.Inputs[0].Type.Shape)[2:]
+	w, err := windowOf(n, len(sizes))
+	if err != nil || !is(n.Inputs[0]) {
+		return false
+	}
+	for i := range sizes {
+		before, known := w.Begin[i].Const()
+		after, also := w.End[i].Const()
+		reach := w.extent(i) - 1 // from a window's first position to its last
+		if !known || !also || before > reach || after > reach {
+			return false
+		}
+		size, fixed := sizes[i].Const()
+		if !fixed {
+			size = reach + 1 - before - after
+			if n.Attrs.Bool("ceil") {
+				size -= w.Strides[i] - 1
+			}
+		}
+		if size < w.Dilations[i] && (before > 0 || after > 0) { // the window's positions may lie on both sides of the input
+			return false
+		}
+	}
+	return true
 }
 
 // poolEach calls, for each output element, begin, then visit with each input element under the window, then end with
