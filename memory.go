@@ -121,8 +121,8 @@ func (m *Memory) Formula(calls int) Size {
 }
 
 // Peak returns the bytes that the compiled program takes with a number of calls and a binding of the dimensions. An
-// unknown name in d is ErrInput, as are sizes with which a run is refused: see Program.Check. See Limit for SetLimit, which must also admit loading and compiling, and
-// Measurement.Peak for measured peaks.
+// unknown name in d is ErrInput, as are sizes with which a run is refused: see Program.Check. See Limit for SetLimit,
+// which must also admit loading and compiling, and Measurement.Peak for measured peaks.
 func (m *Memory) Peak(calls int, d Dims) (int64, error) {
 	if err := m.program.labels.Check(d); err != nil {
 		return 0, err

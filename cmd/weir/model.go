@@ -216,8 +216,8 @@ func load(path string) (*weir.Model, error) {
 	}
 	m, err := weir.Load(path)
 	if e, ok := err.(*weir.Error); ok && e.Fix == "" && strings.Contains(e.Detail, "not an ONNX model") {
-		return nil, e.WithFix("a MODEL is an .onnx file, a .pt2 file of torch.export, an artefact of weir compile, or a text " +
-			"that begins with weir 1")
+		return nil, e.WithFix("a MODEL is an .onnx file, a .pt2 file of torch.export, an artefact of weir compile, or a " +
+			"text that begins with weir 1")
 	}
 	if err != nil {
 		if _, absent := os.Stat(path); errors.Is(absent, fs.ErrNotExist) {

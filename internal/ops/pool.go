@@ -108,9 +108,9 @@ func (w Window) overhanging(axis int, extent sym.Expr) sym.Expr {
 	return room.CeilDiv(stride).Add(one).Min(begins)
 }
 
-// maxPoolNotNegative is firstNotNegative, unless a window may lie outside the input with all of its positions: the result
-// is then the lowest number. Of an extent without a known value, it takes the least with which the shape rule allows a
-// window.
+// maxPoolNotNegative is firstNotNegative, unless a window may lie outside the input with all of its positions: the
+// result is then the lowest number. Of an extent without a known value, it takes the least with which the shape rule
+// allows a window.
 func maxPoolNotNegative(n *ir.Node, is func(*ir.Value) bool) bool {
 	sizes := planar(n, n.Inputs[0].Type.Shape)[2:]
 	w, err := windowOf(n, len(sizes))

@@ -72,8 +72,8 @@ func Write(dir string, outputs []Value) error {
 	})
 }
 
-// WriteAtomic writes a file under a temporary name, and renames it to path when it is complete. A link stays, and what it
-// points to is replaced. A device or a pipe is written to as it is.
+// WriteAtomic writes a file under a temporary name, and renames it to path when it is complete. A link stays, and what
+// it points to is replaced. A device or a pipe is written to as it is.
 func WriteAtomic(path string, write func(w io.Writer) error) error {
 	if to, err := filepath.EvalSymlinks(path); err == nil {
 		path = to
