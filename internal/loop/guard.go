@@ -10,8 +10,8 @@ import (
 
 // Prove verifies the kernels of a module and guards every access that it cannot prove to lie within its buffer: the
 // access happens only if it lies inside, and a Check ends the run if it would lie outside. It returns the number of
-// guarded accesses by kernel, in the module's order. After it no access of any kernel is unproved, whoever wrote the
-// kernel. An access that cannot be guarded is an error, a *VerifyError.
+// guarded accesses by kernel, in the module's order. Afterwards no access of any kernel is
+// unproved, in kernels of any origin. An access that cannot be guarded is an error, a *VerifyError.
 func Prove(m *Module) (guards []int, err error) {
 	_, guards, err = verifyModule(m, func(v *moduleVerifier) {
 		v.guards = true

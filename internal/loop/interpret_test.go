@@ -82,7 +82,7 @@ func TestInterpretSoftmax(t *testing.T) {
 	}
 }
 
-// panicText runs f and returns what it panics with.
+// panicText runs f and returns the text of its panic.
 func panicText(t *testing.T, f func()) (text string) {
 	t.Helper()
 	defer func() {

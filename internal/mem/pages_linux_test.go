@@ -13,8 +13,8 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// TestFullDisk fills a tmpfs of 1 MiB, in a process that has a mount of its own: what does not fit is refused when the
-// file is made, and no write to a block that was granted faults.
+// TestFullDisk fills a tmpfs of 1 MiB, in a process that has a mount of its own: a file that does not fit is refused
+// when the file is made, and no write to a block that was granted faults.
 func TestFullDisk(t *testing.T) {
 	folder := os.Getenv("WEIR_TEST_TMPFS")
 	if folder == "" {

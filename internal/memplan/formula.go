@@ -423,7 +423,7 @@ func (a *algebra) tops(s *stack, visit func(g int32, counts bool)) {
 }
 
 // shelved returns the height of shelves stacked one above the other, as a sum of maxima. Every group's offset is the
-// sum of what lies below its shelf.
+// sum of the heights of the shelves below its own.
 func (a *algebra) shelved(shelves [][]int, aligns []int64) sym.Expr {
 	var tops []sym.Expr
 	floor := sym.Const(0)

@@ -177,8 +177,8 @@ func (m *improver) lower() bool {
 	return false
 }
 
-// shorten goes through all storages, and makes the moves across the longest time in which nobody uses one that leave
-// fewer bytes alive in all, and no higher peak. It reports whether it made any.
+// shorten tries moves for all storages across the longest time in which a storage is not used. It keeps the moves that
+// reduce the sum of live bytes and do not raise the peak, and reports whether it kept any.
 func (m *improver) shorten() (changed bool) {
 	less := func(after, now score) bool { return after.peak <= now.peak && after.sum < now.sum }
 	for _, r := range m.large {
@@ -240,8 +240,8 @@ func (m *improver) across(r, v int32, at int) bool {
 	return false
 }
 
-// sunk moves what makes a storage, with all before a position that depends on it, after that position: to just before
-// the first node that needs it. nil if that cannot be.
+// sunk moves the node that makes a storage, and all nodes before a position that depend on it, after that position,
+// just before the first node that needs them; nil if that is not possible.
 func (m *improver) sunk(r int32, at int) *rearranged {
 	if m.made[r] < 0 || m.position[m.made[r]] < 0 {
 		return nil
@@ -268,8 +268,8 @@ func (m *improver) sunk(r int32, at int) *rearranged {
 	return &rearranged{from, slices.Concat(stay, along)}
 }
 
-// hoisted moves all nodes that use a storage, with what they need, from after a position to before it: just before the
-// position, or with early as early as they can run. nil if that cannot be.
+// hoisted moves all nodes that use a storage, and the nodes that they need, from after a position to before it: just
+// before the position or, with early, as early as they can run; nil if that is not possible.
 func (m *improver) hoisted(r int32, at int, early bool) *rearranged {
 	if m.keep[r] {
 		return nil

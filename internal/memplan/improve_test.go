@@ -9,8 +9,8 @@ import (
 )
 
 // trainingStep returns a step of many layers: results from first to last, and their derivatives from last to first. For
-// each weight's derivative parts of a result are all taken out, and then multiplied one after the other with that
-// result's derivative. Updates end what there is of weights' derivatives.
+// each weight's derivative, all pieces of a result are extracted, and then multiplied one after the other with that
+// result's derivative. Updates end the live ranges of the weights' derivatives.
 func trainingStep(layers int) Graph {
 	var g Graph
 	value := func(size int64) int {

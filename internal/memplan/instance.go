@@ -167,8 +167,8 @@ func (in *instance) need(live []int) int64 {
 // alignUp rounds x ≥ 0 up to a multiple of align, a power of two.
 func alignUp(x, align int64) int64 { return (x + align - 1) &^ (align - 1) }
 
-// orderOf returns the order that a placement stands for: lowest offset first. An empty group lies at the foot of what
-// starts at the same byte.
+// orderOf returns the order of a placement: lowest offset first. An empty group comes before the groups that start at
+// the same byte.
 func (in *instance) orderOf(offset []int64) []int {
 	order := make([]int, len(offset))
 	for g := range order {

@@ -110,8 +110,8 @@ func (pl *planner) write(c *candidate) bool {
 	return c.written
 }
 
-// Naive returns the plan without any reuse: no two buffers share a byte, except aliases. It is what Plan is compared
-// with.
+// Naive returns the plan without any reuse: no two buffers share a byte, except aliases. Plan is compared with
+// it.
 func Naive(p Problem) (*Solution, error) {
 	pl, err := newPlanner(p, Options{})
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 
 // choice compares the points of valleys by three numbers: the first one in the order of the first number, of the second
 // of those equal, and so on.
-type choice func(x *exact, p int32, floor, cases, slack int64) (first, cases2, weight int64)
+type choice func(x *searcher, p int32, floor, cases, slack int64) (first, cases2, weight int64)
 
 // strategy decides which point a search branches at first, and which case it tries first.
 type strategy struct {
@@ -17,23 +17,23 @@ type strategy struct {
 }
 
 // fewest prefers the point with the fewest cases.
-func fewest(_ *exact, _ int32, _, cases, _ int64) (int64, int64, int64) { return 0, cases, 1 }
+func fewest(_ *searcher, _ int32, _, cases, _ int64) (int64, int64, int64) { return 0, cases, 1 }
 
 // weighed prefers points with few cases at which the search has failed often.
-func weighed(x *exact, p int32, _, cases, _ int64) (int64, int64, int64) {
+func weighed(x *searcher, p int32, _, cases, _ int64) (int64, int64, int64) {
 	return 0, cases, x.weight[p]
 }
 
 // lowest prefers the lowest floor and, of those equal, the least slack.
-func lowest(_ *exact, _ int32, floor, _, _ int64) (int64, int64, int64) { return floor, 0, 1 }
+func lowest(_ *searcher, _ int32, floor, _, _ int64) (int64, int64, int64) { return floor, 0, 1 }
 
 // lowestFewest prefers the lowest floor and, of those equal, the fewest cases.
-func lowestFewest(_ *exact, _ int32, floor, cases, _ int64) (int64, int64, int64) {
+func lowestFewest(_ *searcher, _ int32, floor, cases, _ int64) (int64, int64, int64) {
 	return floor, cases, 1
 }
 
 // tightest prefers the least slack and then the fewest cases.
-func tightest(_ *exact, _ int32, _, cases, slack int64) (int64, int64, int64) {
+func tightest(_ *searcher, _ int32, _, cases, slack int64) (int64, int64, int64) {
 	return slack, cases, 1
 }
 
@@ -76,7 +76,7 @@ var strategies = []strategy{
 }
 
 // choose finds the point to branch at: in a valley of the floors, and the best by the strategy.
-func (x *exact) choose(a, b int32, top int64) int32 {
+func (x *searcher) choose(a, b int32, top int64) int32 {
 	best := int32(-1)
 	var least [4]int64
 	for p := a; p <= b; {
@@ -110,7 +110,7 @@ func (x *exact) choose(a, b int32, top int64) int32 {
 }
 
 // prefer sets the order in which points and cases are tried.
-func (x *exact) prefer(s *strategy) {
+func (x *searcher) prefer(s *strategy) {
 	x.choice = s.choice
 	crowd := make([]int64, len(x.group))
 	for g := range crowd {
@@ -133,7 +133,7 @@ func (x *exact) prefer(s *strategy) {
 const leastTurn = 1 << 20
 
 // firstTurn returns the work of a strategy's first turn: enough to place every group a few times over.
-func (x *exact) firstTurn() int64 {
+func (x *searcher) firstTurn() int64 {
 	return max(leastTurn, int64(len(x.group))*int64(x.places+4*x.points))
 }
 
@@ -142,7 +142,7 @@ const paddingWork = 1 << 20
 
 // race lets the strategies take turns under one ceiling, in bytes, until one of them decides it or the work is done.
 // They share refuted states, and nothing else.
-func (x *exact) race(ceiling int64, m *meter) (v verdict, by string) {
+func (x *searcher) race(ceiling int64, m *meter) (v verdict, by string) {
 	for turn := x.firstTurn(); ; turn *= 2 {
 		for i := range strategies {
 			x.prefer(&strategies[i])
@@ -170,7 +170,7 @@ func search(in *instance, f *finding, m *meter) {
 	if f.height-f.least < u.unit {
 		m.left = min(m.left, paddingWork) // only the topmost group could still make a difference, of less than a unit
 	}
-	x := newExact(u, &nogoods{})
+	x := newSearcher(u, &nogoods{})
 	offset := make([]int64, len(in.size))
 	try := func(ceiling, work int64) verdict {
 		share := &meter{min(work, m.left)}
@@ -199,7 +199,7 @@ func search(in *instance, f *finding, m *meter) {
 }
 
 // write reads the offsets of a placement, in bytes.
-func (x *exact) write(offset []int64) {
+func (x *searcher) write(offset []int64) {
 	clear(offset)
 	for i, g := range x.group {
 		offset[g] = x.offset[i] * x.unit

@@ -82,7 +82,7 @@ func (d *dag) start(sample int) int64 {
 }
 
 // curve computes the live bytes while the nodes of one piece run in an order, at one sample: by position the bytes
-// alive before the node, and at its highest. The nodes are those from number from on; live is what the earlier ones
+// alive before the node, and its peak. The nodes are those from number from on; live is the bytes that earlier nodes
 // left.
 func (d *dag) curve(piece []int32, from int, live int64, sample int) (before, peak []int64) {
 	ran := ranSet{int32(from), make([]uint64, (len(piece)+63)/64)}
@@ -239,9 +239,9 @@ type arrival struct {
 	hash uint64
 }
 
-// run searches, with the given number of bytes alive before the piece. order is nil if nothing better was found;
-// proved says that no order has a lower peak than what was found or, where nothing was, than given; a peak of at most
-// enough is as good as proved.
+// run searches, with live bytes alive before the piece. order is nil if no better order was found. proved is true if no
+// order has a lower peak than the found one or, if none was found, than given; a peak of at most enough counts as
+// proved.
 func (s *pieceSearch) run(live int64) (order []int32, proved bool) {
 	n := int(s.to - s.from)
 	level := []*state{s.begin(live)}

@@ -115,8 +115,8 @@ func checkOrder(t *testing.T, d *dag, order []int32) {
 	}
 }
 
-// TestScheduleIsExact: for small graphs the peak is the least of all orders, and proved.
-func TestScheduleIsExact(t *testing.T) {
+// TestScheduleIsOptimal: for small graphs the peak is the least of all orders, and proved.
+func TestScheduleIsOptimal(t *testing.T) {
 	better := 0
 	for seed := range uint64(1500) {
 		random := rand.New(rand.NewPCG(seed, 1))

@@ -13,8 +13,8 @@ type finding struct {
 	least  int64  // none is lower
 }
 
-// offer keeps a placement that is lower than what is known. Offsets are read as an order and settled downward first,
-// since an order is all that a solution keeps.
+// offer keeps a placement that is lower than the best known one. Offsets are read as an order and settled downward
+// first, since an order is all that a solution keeps.
 func (f *finding) offer(in *instance, offset []int64, by string) {
 	if offset == nil {
 		return

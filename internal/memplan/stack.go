@@ -2,8 +2,8 @@ package memplan
 
 import "slices"
 
-// stack is an order of the groups and what follows from it at every binding: each group lies on those it can see
-// beneath it.
+// stack is an order of the groups, and for each group the groups that it rests on, at every binding: the visible ones
+// below it.
 type stack struct {
 	order []int     // lowest first
 	align []int64   // by group
@@ -14,8 +14,8 @@ type stack struct {
 	highest map[int32]bool // the groups whose ends a formula of the height mentions; nil before there is one
 }
 
-// newStack finds for every group of the order those that it rests on. A group that lies below, but is hidden by others
-// at every point the two share, is left out: what hides it ends no lower, so it can never decide an offset.
+// newStack finds, for every group of the order, the groups that it rests on. It leaves out a lower group that others
+// hide at every point that the two share: the hiding groups end no lower, so the hidden one never decides an offset.
 func newStack(l *lifetimes, order []int) *stack {
 	s := &stack{order: order, align: l.align, below: make([][]int32, len(order))}
 	top := make([]int32, len(l.step)) // by point: the group on top, plus one

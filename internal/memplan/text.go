@@ -19,8 +19,8 @@ const marks = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 // Text draws the plan at one binding, for people and for golden tests: the formulas, a line a buffer (those at the
 // lowest offset first), and a picture of addresses, growing upward, by steps. A row stands for the bytes from its
-// number up to the row above; in a picture too large to draw in full, a cell stands for what covers its first byte at
-// its first step.
+// number up to the row above; in a picture too large to draw in full, a cell shows the buffer that covers its first
+// byte at its first step.
 func (s *Solution) Text(value func(name sym.Name) (int64, bool)) (string, error) {
 	c, err := s.Certify(value)
 	if err != nil {

@@ -50,7 +50,7 @@ type block struct {
 	log     []access
 }
 
-// access is what a step did to a block, by stream and the stream's own count of steps.
+// access is a step's access to a block, with its stream and the stream's own count of steps.
 type access struct {
 	stream     int
 	time       int64

@@ -1,5 +1,5 @@
 // Package program is the language of what happens to memory in a run: storages, tensors carved from them, launches,
-// copies, releases. It is what a compiled model is saved as, and what the executor follows.
+// copies, releases. A compiled model is saved as a program, and the executor follows it.
 //
 // Every size and offset is a symbolic integer over the program's dimensions and its Lets. A Tensor is an argument, a
 // weight, a carve of a storage, or a view of another tensor; Steps name tensors by their index in Program.Tensors.

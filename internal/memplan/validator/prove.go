@@ -136,8 +136,8 @@ func kinships(p *Plan, roots []int, dims *sym.Dims) ([]kin, error) {
 	return families, nil
 }
 
-// proveLayout builds a relation "ends at or below the start of" out of what the definitions say, and looks every pair
-// up in its closure.
+// proveLayout builds the relation "ends at or below the start of" from the definitions, and looks every pair up in its
+// closure.
 func proveLayout(p *Plan, l *Layout, families []kin, dims *sym.Dims, proof *Proof) {
 	owner := map[sym.Name]int{} // a defined name to the family that starts there
 	for i, f := range families {

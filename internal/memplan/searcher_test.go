@@ -76,8 +76,8 @@ func small(random *rand.Rand, most int, sizes []int64, aligns []int64) memplan.P
 	return p
 }
 
-// TestExactIsExact: the search finds the least height that trying every order finds.
-func TestExactIsExact(t *testing.T) {
+// TestSearchIsOptimal: the search finds the least height that trying every order finds.
+func TestSearchIsOptimal(t *testing.T) {
 	rounds := uint64(150)
 	if testing.Short() {
 		rounds = 40
@@ -152,9 +152,9 @@ func cut(random *rand.Rand, steps int, height int64, pieces int) memplan.Problem
 	return p
 }
 
-// TestExactFindsCuts solves problems that have a placement without any gap. A height that can be reached must never be
+// TestSearchFindsCuts solves problems that have a placement without any gap. A height that can be reached must never be
 // refuted, and most of them must be found.
-func TestExactFindsCuts(t *testing.T) {
+func TestSearchFindsCuts(t *testing.T) {
 	solved, rounds := 0, 40
 	for seed := range uint64(rounds) {
 		random := rand.New(rand.NewPCG(seed, 13))
@@ -179,8 +179,8 @@ func TestExactFindsCuts(t *testing.T) {
 	}
 }
 
-// TestExactIsSymmetric plans problems and the same ones with time running backward: two proofs must agree.
-func TestExactIsSymmetric(t *testing.T) {
+// TestSearchIsSymmetric plans problems and the same ones with time running backward: two proofs must agree.
+func TestSearchIsSymmetric(t *testing.T) {
 	both := 0
 	for seed := range uint64(60) {
 		p := randomProblem(rand.New(rand.NewPCG(seed, 17)), recipe{buffers: 14, steps: 12})

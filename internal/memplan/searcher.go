@@ -18,15 +18,15 @@ const (
 // gone is the least offset of a group that has been placed: above all others.
 const gone = math.MaxInt64 / 2
 
-// exact decides whether the groups of an instance fit under a ceiling.
+// searcher decides whether the groups of an instance fit under a ceiling.
 //
-// A state is the groups that are left and, for each, the least offset that what has been placed allows it; the least of
-// these at a point is the floor there. If the floor has a valley, take a point in it: either one of the groups that
-// fit the valley lies on its floor at that point, or none does, and the floor rises to the next offset that one of them
-// can have. There is no third case, since of the placements of a state one has groups that cannot be moved down, each
-// by itself. So whether a state can be completed does not depend on how it was come to: one that has been refuted need
-// not be looked at again, nor one with the same groups and less room.
-type exact struct {
+// A state is the groups that are left and, for each, the least offset that the placed groups allow; the least of these
+// at a point is the floor there. If the floor has a valley, take a point in it: either one of the groups that fit the
+// valley lies on its floor at that point, or none does, and the floor rises to the next offset that one of them can
+// have. There is no third case, since some placement of each state has no group that can be moved down by itself. So
+// whether a state can be completed does not depend on the path to it: a refuted state need not be examined again, nor a
+// state with the same groups and less room.
+type searcher struct {
 	*units
 	hash  []uint64 // by group: random bits
 	begin []int32  // by point: the first group that begins there or later
@@ -72,10 +72,10 @@ type save struct {
 	end   int64
 }
 
-// newExact prepares a search over an instance; run begins it. Refuted states are kept in n.
-func newExact(u *units, n *nogoods) *exact {
+// newSearcher prepares a search over an instance; run begins it. Refuted states are kept in n.
+func newSearcher(u *units, n *nogoods) *searcher {
 	count := len(u.group)
-	x := &exact{units: u, nogood: n, hash: make([]uint64, count), begin: make([]int32, u.points+1),
+	x := &searcher{units: u, nogood: n, hash: make([]uint64, count), begin: make([]int32, u.points+1),
 		over: make([]int64, count), low: make([]int64, count), offset: make([]int64, count),
 		list: make([][]int32, u.points), end: make([]int64, u.points), cross: make([]int32, u.points),
 		changed: make([]bool, count), bounds: make([]int32, u.points+1), rank: make([]int32, count),
@@ -97,7 +97,7 @@ func newExact(u *units, n *nogoods) *exact {
 }
 
 // run searches under a ceiling, in bytes. Groups that are tried come in the order of rank.
-func (x *exact) run(ceiling int64, m *meter) verdict {
+func (x *searcher) run(ceiling int64, m *meter) verdict {
 	x.ceiling, x.meter, x.depth = ceiling, m, 0
 	x.trail, x.saves, x.backup, x.cases = x.trail[:0], x.saves[:0], x.backup[:0], x.cases[:0]
 	clear(x.low)
@@ -127,7 +127,7 @@ func (x *exact) run(ceiling int64, m *meter) verdict {
 }
 
 // measure computes the end of a point and reports whether it is under the ceiling, in units.
-func (x *exact) measure(p int32, top int64) bool {
+func (x *searcher) measure(p int32, top int64) bool {
 	end := int64(0)
 	for _, g := range x.list[p] {
 		end = max(end, x.low[g]) + x.size[g]
@@ -145,7 +145,7 @@ func (x *exact) measure(p int32, top int64) bool {
 }
 
 // floor returns the least offset that any group left at a point can have; gone if no group is left.
-func (x *exact) floor(p int32) int64 {
+func (x *searcher) floor(p int32) int64 {
 	if len(x.list[p]) == 0 {
 		return gone
 	}
@@ -153,16 +153,16 @@ func (x *exact) floor(p int32) int64 {
 }
 
 // alignUp rounds an offset, in units, up to a group's alignment.
-func (x *exact) alignUp(at int64, g int32) int64 { return alignUp(at, x.align[g]) }
+func (x *searcher) alignUp(at int64, g int32) int64 { return alignUp(at, x.align[g]) }
 
 // mark is a position on the trail.
 type mark struct{ trail, saves int }
 
 // mark returns the present position, to which back returns.
-func (x *exact) mark() mark { return mark{len(x.trail), len(x.saves)} }
+func (x *searcher) mark() mark { return mark{len(x.trail), len(x.saves)} }
 
 // place takes a group away and puts it at an offset. settle must follow.
-func (x *exact) place(g int32, at int64) {
+func (x *searcher) place(g int32, at int64) {
 	x.trail = append(x.trail, change{g, true, x.low[g]})
 	x.low[g], x.offset[g] = gone, at
 	for p := x.first[g]; p < x.last[g]; p++ {
@@ -172,7 +172,7 @@ func (x *exact) place(g int32, at int64) {
 }
 
 // raise gives a group a greater least offset. settle must follow.
-func (x *exact) raise(g int32, at int64) {
+func (x *searcher) raise(g int32, at int64) {
 	x.trail = append(x.trail, change{g, false, x.low[g]})
 	x.low[g] = at
 	x.changed[g] = true
@@ -180,14 +180,14 @@ func (x *exact) raise(g int32, at int64) {
 }
 
 // touch notes the points of a group for settle.
-func (x *exact) touch(g int32) {
+func (x *searcher) touch(g int32) {
 	x.bounds[x.first[g]]++
 	x.bounds[x.last[g]+1]--
 }
 
 // settle brings the points from a to b up to date with the changes since a mark, and reports whether each can still be
 // completed under the ceiling.
-func (x *exact) settle(from mark, a, b int32, top int64) bool {
+func (x *searcher) settle(from mark, a, b int32, top int64) bool {
 	open, good := int32(0), true
 	for p := a; p <= b; p++ {
 		open += x.bounds[p]
@@ -210,7 +210,7 @@ func (x *exact) settle(from mark, a, b int32, top int64) bool {
 }
 
 // sort drops placed groups from a point's list and moves raised groups to their new positions.
-func (x *exact) sort(p int32) {
+func (x *searcher) sort(p int32) {
 	kept, raised := x.list[p][:0], x.raised[:0]
 	for _, g := range x.list[p] {
 		if x.changed[g] {
@@ -239,7 +239,7 @@ func (x *exact) sort(p int32) {
 }
 
 // back undoes all changes since a mark.
-func (x *exact) back(to mark) {
+func (x *searcher) back(to mark) {
 	for i := len(x.saves) - 1; i >= to.saves; i-- {
 		s := x.saves[i]
 		x.end[s.point] = s.end
@@ -263,7 +263,7 @@ func (x *exact) back(to mark) {
 const deepest = 1 << 16
 
 // split divides a range of points into pieces that no group left joins, and solves each, those with few points first.
-func (x *exact) split(a, b int32, top int64) verdict {
+func (x *searcher) split(a, b int32, top int64) verdict {
 	type piece struct{ a, b int32 }
 	var few [8]piece
 	pieces := few[:0]
@@ -286,7 +286,7 @@ func (x *exact) split(a, b int32, top int64) verdict {
 }
 
 // solve completes a range of points that the groups left join. Unless it returns found it leaves everything as it was.
-func (x *exact) solve(a, b int32, top int64) verdict {
+func (x *searcher) solve(a, b int32, top int64) verdict {
 	x.nodes++
 	x.meter.spend(64 + 8*int(b-a))
 	if x.tooDeep = x.tooDeep || x.depth >= deepest; x.tooDeep || x.meter.empty() {
@@ -315,7 +315,7 @@ func (x *exact) solve(a, b int32, top int64) verdict {
 
 // lift places groups that are alive at all points of a range at the top: wherever such a group lies in a placement, the
 // groups above it may come down by its size and leave it the room at the top. It returns the remaining ceiling.
-func (x *exact) lift(a, b int32, top int64) int64 {
+func (x *searcher) lift(a, b int32, top int64) int64 {
 	if top%x.coarsest != 0 {
 		return top
 	}
@@ -334,7 +334,7 @@ func (x *exact) lift(a, b int32, top int64) int64 {
 }
 
 // branch tries all cases of one point.
-func (x *exact) branch(a, b int32, top int64) verdict {
+func (x *searcher) branch(a, b int32, top int64) verdict {
 	start, base := x.mark(), len(x.cases)
 	p := x.choose(a, b, top)
 	floor := x.floor(p)
@@ -369,13 +369,13 @@ func (x *exact) branch(a, b int32, top int64) verdict {
 }
 
 // alike reports whether two groups differ in nothing but their names.
-func (x *exact) alike(g, h int32) bool {
+func (x *searcher) alike(g, h int32) bool {
 	return x.size[g] == x.size[h] && x.first[g] == x.first[h] && x.last[g] == x.last[h] && x.align[g] == x.align[h] &&
 		x.spare[g] == x.spare[h]
 }
 
 // try places a group on the floor of a valley and goes on.
-func (x *exact) try(g int32, floor int64, a, b int32, top int64) verdict {
+func (x *searcher) try(g int32, floor int64, a, b int32, top int64) verdict {
 	start := x.mark()
 	x.place(g, floor)
 	end := floor + x.size[g]
@@ -396,7 +396,7 @@ func (x *exact) try(g int32, floor int64, a, b int32, top int64) verdict {
 }
 
 // skip raises the floor of a point on which nothing lies. It returns false if nothing could ever lie above it.
-func (x *exact) skip(p int32, floor int64) bool {
+func (x *searcher) skip(p int32, floor int64) bool {
 	next := int64(gone)
 	for _, g := range x.list[p] {
 		if x.low[g] > floor {
@@ -424,7 +424,7 @@ func (x *exact) skip(p int32, floor int64) bool {
 }
 
 // describe sets x.state to the identity of the state of a range of points.
-func (x *exact) describe(a, b int32, top int64) {
+func (x *searcher) describe(a, b int32, top int64) {
 	s := &x.state
 	s.a, s.b, s.rest, s.words = a, b, 0, s.words[:0]
 	if x.coarsest > 1 || x.padded {
