@@ -48,7 +48,7 @@ func (p *drawnProgram) axis(x arr) int { return p.r.Intn(2*x.Rank()) - x.Rank() 
 // with returns a value that broadcasts with x: it has x's extents, some of its axes, or extents of 1.
 func (p *drawnProgram) with(x arr) arr {
 	for range 6 {
-		if y := p.pick(); stretches(x.Shape(), y.Shape()) {
+		if y := p.pick(); broadcastable(x.Shape(), y.Shape()) {
 			return y
 		}
 	}
@@ -59,8 +59,8 @@ func (p *drawnProgram) with(x arr) arr {
 	return y
 }
 
-// stretches reports whether one of two shapes broadcasts to the other.
-func stretches(x, y []int) bool {
+// broadcastable reports whether one of two shapes broadcasts to the other.
+func broadcastable(x, y []int) bool {
 	for i := 1; i <= min(len(x), len(y)); i++ {
 		if a, b := x[len(x)-i], y[len(y)-i]; a != b && a != 1 && b != 1 {
 			return false
@@ -157,7 +157,7 @@ var drawnSteps = []struct {
 	{"matmul", func(p *drawnProgram) arr {
 		x := p.ranked(2)
 		y := p.ranked(1)
-		if y.Dim(-1) == x.Dim(-1) && y.Rank() >= 2 && stretches(x.Shape()[:x.Rank()-2], y.Shape()[:y.Rank()-2]) {
+		if y.Dim(-1) == x.Dim(-1) && y.Rank() >= 2 && broadcastable(x.Shape()[:x.Rank()-2], y.Shape()[:y.Rank()-2]) {
 			return p.s.MatMul(x, p.s.SwapAxes(y, -1, -2))
 		}
 		return p.s.MatMul(x, p.s.SwapAxes(p.s.Cos(x), -1, -2))

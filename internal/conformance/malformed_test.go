@@ -230,10 +230,10 @@ func TestMalformed(t *testing.T) {
 		for c := range cases {
 			files["model.onnx"] = &fstest.MapFile{Data: c.Data}
 			line := checked(t, name, c, files)
-			if row := [3]string{plain(c.Path), c.Attack, line}; !seen[row] &&
+			if row := [3]string{unindexed(c.Path), c.Attack, line}; !seen[row] &&
 				!(slices.Contains(wireLevel, c.Attack) && seen[[3]string{c.Attack}]) {
 				seen[row], seen[[3]string{c.Attack}] = true, true
-				rows.add(plain(c.Path), c.Attack, line)
+				rows.add(unindexed(c.Path), c.Attack, line)
 			}
 			total++
 			if line == "runs" {
@@ -301,8 +301,8 @@ func folder(t *testing.T, name string) (fstest.MapFS, []byte) {
 	return files, files["model.onnx"].Data
 }
 
-// plain returns a path without its indices.
-func plain(path string) string {
+// unindexed returns a path without its indices.
+func unindexed(path string) string {
 	var b strings.Builder
 	inside := false
 	for _, r := range path {
