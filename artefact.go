@@ -68,32 +68,31 @@ func (p *Program) WriteTo(w io.Writer) (n int64, err error) {
 	return p.compiled.WriteTo(w, text)
 }
 
-// compile makes a program of the artefact.
-func (a compiledModel) compile(ctx context.Context, p *Program, o Options, _ compiler.Choices) error {
-	for _, name := range o.Outputs {
-		if !slices.ContainsFunc(a.Outputs(), func(e signature.Edge) bool { return e.Info.Name == name }) {
-			return diag.Unsupportedf("an artefact with other outputs than it was compiled with, %s",
-				signature.List(a.Outputs())).AtTensor(name).
-				WithFix("weir compile MODEL --keep %s makes an artefact that has it", name)
+// mayCompile returns an error if options other than the machine's differ from those that the artefact was compiled
+// with.
+func (a compiledModel) mayCompile(o Options) error {
+	other := func(what string) *Error {
+		return diag.Unsupportedf("an artefact with other %s than it was compiled with", what)
+	}
+	if outputs := a.Outputs(); o.Outputs != nil && !sameNames(o.Outputs, outputs) {
+		e := other("outputs")
+		e.Detail += ": " + signature.List(outputs)
+		for _, name := range o.Outputs {
+			if !slices.ContainsFunc(outputs, func(e signature.Edge) bool { return e.Info.Name == name }) {
+				return e.AtTensor(name).WithFix("weir compile MODEL --keep %s makes an artefact that has it", name)
+			}
 		}
+		return e.WithFix("compile the model again with these outputs")
 	}
-	if o.Outputs != nil && !sameNames(o.Outputs, a.Outputs()) {
-		return diag.Unsupportedf("other outputs than those that the artefact was compiled with: %s",
-			signature.List(a.Outputs())).
-			WithFix("compile the model again with the outputs wanted")
-	}
+	has := func(fits func(i signature.Info) bool) bool { return slices.ContainsFunc(a.inputs(), fits) }
 	for in, out := range o.States {
-		if !slices.ContainsFunc(a.inputs(), func(info signature.Info) bool { return info.Name == in && info.State == out }) {
-			return diag.Unsupportedf("an artefact with other states than it was compiled with").AtTensor(in).
-				WithFix("compile the model again with the states wanted")
+		if !has(func(i signature.Info) bool { return i.Name == in && i.State == out }) {
+			return other("states").AtTensor(in).WithFix("compile the model again with these states")
 		}
 	}
 	for in, layout := range o.Layouts {
-		if !slices.ContainsFunc(a.inputs(), func(info signature.Info) bool {
-			return info.Name == in && info.Layout == string(layout)
-		}) {
-			return diag.Unsupportedf("an artefact with other layouts than it was compiled with").AtTensor(in).
-				WithFix("compile the model again with the layouts wanted")
+		if !has(func(i signature.Info) bool { return i.Name == in && i.Layout == string(layout) }) {
+			return other("layouts").AtTensor(in).WithFix("compile the model again with these layouts")
 		}
 	}
 	if o.Precision == BF16 || o.Precision == I8 {
@@ -101,8 +100,15 @@ func (a compiledModel) compile(ctx context.Context, p *Program, o Options, _ com
 			WithFix("weir compile MODEL --precision bf16, or int8")
 	}
 	if o.Cache != InvalidDType && o.Cache != F32 {
-		return diag.Unsupportedf("an artefact with other caches than it was compiled with").
-			WithFix("weir compile MODEL --cache bf16, or int8")
+		return other("caches").WithFix("weir compile MODEL --cache bf16, or int8")
+	}
+	return nil
+}
+
+// compile makes a program of the artefact.
+func (a compiledModel) compile(ctx context.Context, p *Program, o Options, _ compiler.Choices) error {
+	if err := a.mayCompile(o); err != nil {
+		return err
 	}
 	if o.Target == Best {
 		p.target = Target(a.About.Target)
