@@ -24,7 +24,7 @@ type Compilation interface {
 // the upper bounds of the dimensions.
 type Budget struct {
 	Bytes          int64 // the limit
-	Held           int64 // bytes of the program's own states and the like
+	Held           int64 // bytes that the program holds besides, such as the first contents of its own states
 	Calls, Workers int
 }
 
@@ -47,7 +47,7 @@ type Saving struct {
 // SavingKind is a strategy to save memory.
 type SavingKind string
 
-// The kinds of saving, in the order in which they are tried.
+// The kinds of saving.
 const (
 	ChunkUp SavingKind = "chunk" // a run of nodes is computed in pieces, with one piece of its intermediates live
 	// the entire module is computed in pieces of the batch, with sums accumulated over the pieces
@@ -77,12 +77,12 @@ const (
 	mostChoices = 10 // the most results of which every set is tried for recomputing
 	deepest     = 6  // the longest chain of steps that is recomputed for one buffer
 	spillMoves  = 2  // the times that a spilled byte moves: out and back
-	leastMargin = 64 // the least reduction of live bytes, if a plan takes more than these
+	leastMargin = 64 // the least step by which live bytes are lowered further if a plan takes more than they do
 
-	leastPaged    = 1024 // bytes of the smallest weight that is paged
-	partings      = 5    // the most times that pages are made smaller
-	partingFactor = 4    // the factor of each of these
-	mostParts     = 64   // the most pieces of one weight: each is a copy and a launch
+	leastPaged     = 1024 // bytes of the smallest weight that is paged
+	mostReductions = 5    // the most times that pages are made smaller
+	pageReduction  = 4    // the factor by which they are then smaller
+	mostPieces     = 64   // the most pieces of one weight: each is a copy and a launch
 
 	mostBytes = math.MaxInt64 / 1024 // of one buffer: sums of them do not overflow
 )

@@ -18,9 +18,16 @@ func NewSqueezer(c Compilation, arena int64, choices int) Squeezer {
 	return Squeezer{s}
 }
 
+// Optimal exports optimal.
 func (s Squeezer) Optimal(body []loop.Step, arena int64) []loop.Step { return s.optimal(body, arena) }
+
+// Recompute exports improve by recomputing.
 func (s Squeezer) Recompute(body []loop.Step, arena int64) []loop.Step {
 	return s.improve(Recompute, body, arena)
 }
+
+// Live exports live.
 func (s Squeezer) Live(body []loop.Step) int64 { return s.live(body) }
-func (s Squeezer) Done() []Saving              { return s.done }
+
+// Done exports done.
+func (s Squeezer) Done() []Saving { return s.done }

@@ -46,14 +46,14 @@ func (s *squeezer) pages(body []loop.Step, margin int64) []loop.Step {
 		s.keep(c.made, c.saving)
 		o.w.Paged = true
 		if options = slices.Delete(options, i, i+1); grown > peak {
-			i = 0 // there is room now for others that would have made it themselves
+			i = 0 // weights whose page made the peak higher before may now fit beneath it
 		}
 		body, peak = c.body, grown
 	}
 	return body
 }
 
-// pageOf returns the change that leaves a weight in its file; nil if a step copies the weight.
+// pageOf returns the change that pages a weight; nil if a step copies the weight.
 func (s *squeezer) pageOf(body []loop.Step, w *loop.Buffer) *change {
 	c := &change{saving: Saving{Kind: PageIn, Tensor: live.TensorName(w), Bytes: int64(len(w.Data.Bytes()))}}
 	if c.body = s.paged(c, body, w, 1); c.body == nil {
@@ -150,7 +150,7 @@ func (s *squeezer) byRows(c *change, l *loop.Launch, w *loop.Buffer, times int64
 		if !bounded || bytes >= int64(len(w.Data.Bytes())) {
 			return nil
 		}
-		steps = append(steps, &loop.Copy{To: rows, From: s.part(c, w, "table", chosen.Shape, chosen.Stride, 0),
+		steps = append(steps, &loop.Copy{To: rows, From: s.viewOf(c, w, "table", chosen.Shape, chosen.Stride, 0),
 			Pick: &loop.Pick{Index: index, Rows: chosen.Rows, Source: l.Kernel.Source}})
 		c.saving.Moved += bytes * times
 		c.saving.Rows = max(c.saving.Rows, rowsOf(chosen, bytes, w))
@@ -172,7 +172,7 @@ func rowsOf(c *schedule.Chosen, bytes int64, w *loop.Buffer) int64 {
 	return bytes / max(row, 1)
 }
 
-// shaped returns b, or a view of it, in a shape with as many elements; nil if b is not contiguous in memory.
+// shaped returns b, or a view of it, in a shape with as many elements; nil if b is in a file or is not contiguous.
 func (s *squeezer) shaped(c *change, b *loop.Buffer, shape []sym.Expr) *loop.Buffer {
 	switch {
 	case b.Away() || b.View != nil && b.View.Strides != nil:
@@ -180,11 +180,12 @@ func (s *squeezer) shaped(c *change, b *loop.Buffer, shape []sym.Expr) *loop.Buf
 	case slices.EqualFunc(b.Shape, shape, sym.Expr.Equal):
 		return b
 	}
-	return s.part(c, b, "view", shape, nil, 0)
+	return s.viewOf(c, b, "view", shape, nil, 0)
 }
 
-// part returns a view of a buffer at an offset in elements; b itself if the view would be all of it.
-func (s *squeezer) part(c *change, b *loop.Buffer, what string, shape, strides []sym.Expr, offset int64) *loop.Buffer {
+// viewOf returns a view of a buffer at an offset in elements; b itself if the view would cover all of it.
+func (s *squeezer) viewOf(c *change, b *loop.Buffer, what string, shape, strides []sym.Expr,
+	offset int64) *loop.Buffer {
 	if slices.EqualFunc(strides, loop.RowMajor(shape), sym.Expr.Equal) {
 		strides = nil
 	}
@@ -208,7 +209,7 @@ func (s *squeezer) byPieces(c *change, l *loop.Launch, w *loop.Buffer, times int
 	if cut == nil {
 		return nil
 	}
-	each := max(1, s.page/max(1, bytes/cut.Extent), (cut.Extent+mostParts-1)/mostParts)
+	each := max(1, s.page/max(1, bytes/cut.Extent), (cut.Extent+mostPieces-1)/mostPieces)
 	parts := (cut.Extent + each - 1) / each
 	each = (cut.Extent + parts - 1) / parts
 	for begin := int64(0); begin < cut.Extent; begin += each {
@@ -231,9 +232,9 @@ func (s *squeezer) byPieces(c *change, l *loop.Launch, w *loop.Buffer, times int
 				page := s.fresh(c, w, loop.Temp, "page")
 				page.Shape = p.Shape
 				now.Args[i] = page
-				steps = append(steps, &loop.Copy{To: page, From: s.part(c, w, "part", p.Shape, strides, step*part.Offset[i])})
+				steps = append(steps, &loop.Copy{To: page, From: s.viewOf(c, w, "part", p.Shape, strides, step*part.Offset[i])})
 			default:
-				now.Args[i] = s.part(c, b, "part", p.Shape, strides, step*part.Offset[i])
+				now.Args[i] = s.viewOf(c, b, "part", p.Shape, strides, step*part.Offset[i])
 			}
 		}
 		steps = append(steps, now)
@@ -271,7 +272,7 @@ func (s *squeezer) bySlices(c *change, l *loop.Launch, w *loop.Buffer, times int
 	return append(steps, now)
 }
 
-// kernel returns the module's kernel that equals k except for its name, or k under a new name.
+// kernel returns a kernel of an earlier call that equals k except for its name; k under a new name if there is none.
 func (s *squeezer) kernel(k *loop.Kernel, what string) *loop.Kernel {
 	name := k.Name
 	k.Name = ""
@@ -289,7 +290,7 @@ func (s *squeezer) kernel(k *loop.Kernel, what string) *loop.Kernel {
 	return k
 }
 
-// regenerate generates the code of the kernels that the steps launch, if any of them is new.
+// regenerate makes the kernels that the steps launch the module's, and generates their code, if any of them is new.
 func (s *squeezer) regenerate(body []loop.Step) error {
 	var used []*loop.Kernel
 	seen := map[*loop.Kernel]bool{}

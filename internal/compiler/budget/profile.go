@@ -9,20 +9,22 @@ import (
 	"github.com/weirml/weir/internal/memplan"
 )
 
-// profile is who is alive when, for an order of the steps.
+// profile holds the live ranges of the buffers in the arena, and the live bytes at each step, for one order of the
+// steps.
 type profile struct {
 	time    *live.Timeline
 	problem memplan.Problem
 	roots   []*loop.Buffer
 	live    []int64 // bytes, by step number
-	group   []int   // by buffer of the problem: the one that it is computed in place of
+	group   []int   // by buffer of the problem: the buffer in whose place it is computed, or itself
 	first   []int   // by group
 	last    []int
 	bytes   []int64
 	uses    map[*loop.Buffer][]int // the steps that mention a root buffer
 }
 
-// profile computes the live ranges of the buffers for an order of the steps, with in-place results aliased.
+// profile computes the profile of an order of the steps, with in-place results aliased to their operands. The order
+// becomes the module's.
 func (s *squeezer) profile(body []loop.Step) *profile {
 	s.m.Body = body
 	t := live.Ranges(s.m)

@@ -101,7 +101,7 @@ func (s *squeezer) recompute(body []loop.Step, p *profile, b *loop.Buffer, g gap
 			if out := live.Replaced(s.m, root); out != nil && slices.ContainsFunc(body[:g.next], func(step loop.Step) bool {
 				return live.Mentions(step, out)
 			}) {
-				return false // a state that was overwritten
+				return false // the state is overwritten before the gap ends
 			}
 			if root.Kind != loop.Temp || anew[root] != nil {
 				continue
@@ -109,7 +109,7 @@ func (s *squeezer) recompute(body []loop.Step, p *profile, b *loop.Buffer, g gap
 			if slices.ContainsFunc(body[at:g.next], func(step loop.Step) bool {
 				return live.Mentions(step, root) && !reader(step, root)
 			}) {
-				return false // it was overwritten since
+				return false // a step between overwrites the operand
 			}
 			if life := p.time.Alive[root]; life.Last >= start && root != b {
 				continue
@@ -147,8 +147,8 @@ func (s *squeezer) recompute(body []loop.Step, p *profile, b *loop.Buffer, g gap
 	return c
 }
 
-// maker returns the index of the only step that writes a root buffer, if it may run twice: a launch that only writes
-// it, or a copy out of a file. It returns −1 otherwise.
+// maker returns the index of the only step that writes a root buffer, if it may run twice: a launch that updates no
+// argument, or a copy out of a file. It returns −1 otherwise.
 func maker(body []loop.Step, b *loop.Buffer) int {
 	at := -1
 	for i, step := range body {

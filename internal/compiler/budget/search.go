@@ -137,14 +137,14 @@ func (k *search) inPieces(pieces func(k *search) (func(), error)) (undo func() e
 // seconds estimates the time of a run of the module as it is now.
 func (k *search) seconds() float64 { return newSqueezer(k, k.budget).seconds(k.Loop().Body) }
 
-// state is what squeeze changes of a compilation, as it was.
+// state is a copy of all that squeeze changes of a compilation.
 type state struct {
 	module loop.Module
 	paged  map[*loop.Buffer]bool
 	saved  []Saving
 }
 
-// snapshot returns the present state, to restore it after squeeze.
+// snapshot returns the state of the compilation now.
 func (k *search) snapshot() state {
 	now := state{*k.Loop(), map[*loop.Buffer]bool{}, k.saved}
 	for _, b := range now.module.Buffers {
@@ -153,7 +153,7 @@ func (k *search) snapshot() state {
 	return now
 }
 
-// restore undoes each squeeze since the snapshot.
+// restore undoes all calls of squeeze since the snapshot.
 func (k *search) restore(to state) error {
 	m := k.Loop()
 	m.Body, m.Buffers, k.saved = to.module.Body, to.module.Buffers, to.saved
@@ -176,7 +176,7 @@ func (k *search) squeezed(w strategy) (least int64, err error) {
 			largest = max(largest, int64(len(b.Data.Bytes())))
 		}
 	}
-	for range partings + 1 {
+	for range mostReductions + 1 {
 		total, err := k.squeeze(w)
 		if err != nil || total <= k.budget.Bytes {
 			return total, err
@@ -190,7 +190,7 @@ func (k *search) squeezed(w strategy) (least int64, err error) {
 		if w.most == 0 {
 			w.most = largest
 		}
-		if w.most /= partingFactor; w.most < leastPaged {
+		if w.most /= pageReduction; w.most < leastPaged {
 			break
 		}
 	}

@@ -36,7 +36,7 @@ type squeezer struct {
 	kernelNames map[string]bool
 }
 
-// newSqueezer returns a squeezer for the module as it is now; call bounded before use.
+// newSqueezer returns a squeezer for the module as it is now. Its bounded method must be called before the others.
 func newSqueezer(c Compilation, b Budget) *squeezer {
 	s := &squeezer{c: c, m: c.Loop(), budget: b, ask: func() error {
 		return nil
@@ -55,8 +55,8 @@ func newSqueezer(c Compilation, b Budget) *squeezer {
 	return s
 }
 
-// bounded computes the bytes that no saving changes, and the sizes of all buffers. It reports whether all of them are
-// bounded.
+// bounded computes the bytes that no saving changes. It reports whether they, and the sizes of all temporary buffers
+// and outputs that are planned before the run, are bounded.
 func (s *squeezer) bounded() bool {
 	outputs := int64(0)
 	for _, b := range s.m.Buffers {
@@ -80,7 +80,8 @@ func (s *squeezer) bounded() bool {
 	return true
 }
 
-// size returns a root buffer's size in bytes at the dimensions' upper bounds; false if it has no bound.
+// size returns a root buffer's size in bytes at the dimensions' upper bounds. It returns false if the size has no bound
+// or is more than mostBytes.
 func (s *squeezer) size(b *loop.Buffer) (int64, bool) {
 	if bytes, known := s.bytes[b]; known {
 		return bytes, bytes >= 0
@@ -200,7 +201,7 @@ func (s *squeezer) improve(kind SavingKind, body []loop.Step, target int64) []lo
 	return best.body
 }
 
-// name reserves the names of new buffers, or frees them.
+// name reserves the names of new buffers if taken is true, and frees them otherwise.
 func (s *squeezer) name(made []*loop.Buffer, taken bool) {
 	for _, b := range made {
 		s.names[b.Name] = taken
@@ -238,11 +239,11 @@ func (p *profile) idle(body []loop.Step, b *loop.Buffer, at int) (gap, bool) {
 
 // reader reports whether a step has no body and only reads a root buffer.
 func reader(step loop.Step, b *loop.Buffer) bool {
-	_, writes, plain := live.Operands(step)
+	_, writes, simple := live.Operands(step)
 	if host, is := step.(*loop.Host); is {
-		writes, plain = host.Out, true
+		writes, simple = host.Out, true
 	}
-	return plain && !slices.ContainsFunc(writes, func(x *loop.Buffer) bool { return x != nil && x.Root() == b })
+	return simple && !slices.ContainsFunc(writes, func(x *loop.Buffer) bool { return x != nil && x.Root() == b })
 }
 
 // without returns the change that keeps a buffer out of memory around a step number; nil if none is possible.
@@ -347,7 +348,7 @@ func (s *squeezer) fullest() map[string]bool {
 		for at := p.time.At[step].First; at <= p.time.At[step].Last; at++ {
 			most = max(most, p.live[at])
 		}
-		if _, plain := step.(*loop.Launch); plain && most > few {
+		if _, launch := step.(*loop.Launch); launch && most > few {
 			for _, name := range strings.Split(live.SourceOf(step), ",") {
 				out[strings.TrimSpace(name)] = true
 			}
