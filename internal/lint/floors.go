@@ -12,8 +12,8 @@ const Module = "github.com/weirml/weir"
 // Packages of one room import each other as they like. What is on floor 0 is open to every room.
 type Room struct {
 	Floor int
-	// the folder, below internal/ where it is there; a last element * makes every subfolder a room of its own; "weir" is
-	// the root
+	// the folder, without internal/ in front; a last element * makes every subfolder a room of its own; "weir" is the
+	// root
 	Name    string
 	Purpose string   // one line for ARCHITECTURE.md
 	May     []string // the rooms it may import besides floor 0, all on its own floor or below
@@ -25,7 +25,7 @@ var rooms = []Room{
 	{Floor: 0, Name: "dtype", Purpose: "element types, their names, sizes and exact conversions"},
 	{Floor: 0, Name: "sym", Purpose: "integers over named dimensions: normal form, evaluation, proofs"},
 	{Floor: 0, Name: "diag", Purpose: "the error type and its six kinds"},
-	{Floor: 0, Name: "text", Purpose: "scanner and printer that the three languages share", May: []string{"sym", "diag"}},
+	{Floor: 0, Name: "text", Purpose: "the scanner and the printer of the three languages", May: []string{"sym", "diag"}},
 
 	{Floor: 0, Name: "safetensors", Purpose: "the tables of safetensors files", May: []string{"dtype", "diag"}},
 	{Floor: 0, Name: "pprof", Purpose: "profiles that go tool pprof reads"},
@@ -33,99 +33,101 @@ var rooms = []Room{
 	// Tile registers are a fact of the machine only if the system lets the process use them: unix asks.
 	{Floor: 1, Name: "target", Purpose: "machine facts and limits, the kernel ABI, the handle of compiled code",
 		Modules: []string{"golang.org/x/sys/cpu", "golang.org/x/sys/unix"}},
-	{Floor: 1, Name: "mem", Purpose: "the ledger of mapped memory; nobody else maps",
+	{Floor: 1, Name: "mem", Purpose: "the ledger of mapped memory; no other room maps memory",
 		Modules: []string{"golang.org/x/sys/unix", "golang.org/x/sys/windows"}},
-	{Floor: 1, Name: "probe", Purpose: "what the machine's arithmetic and memory reach, measured",
+	{Floor: 1, Name: "probe", Purpose: "measures the speed of the machine's arithmetic and memory",
 		May:     []string{"mem", "target"},
 		Modules: []string{"golang.org/x/sys/cpu"}},
 	{Floor: 1, Name: "tensor", Purpose: "host arrays, the npy format, and pictures", May: []string{"mem"}},
-	{Floor: 1, Name: "strided", Purpose: "memory with strides, and the orders in which axes may lie",
+	{Floor: 1, Name: "strided", Purpose: "memory with strides, and the orders of axes in memory",
 		May: []string{"tensor"}},
-	{Floor: 1, Name: "memplan", Purpose: "from lifetimes to offsets and a certificate, and a validator apart"},
+	{Floor: 1, Name: "memplan", Purpose: "offsets and a certificate from live ranges, and a validator of plans"},
 
-	{Floor: 2, Name: "ir", Purpose: "the language of what: tensors, operators, symbolic shapes", May: []string{"tensor"}},
-	{Floor: 2, Name: "loop", Purpose: "the language of how: kernels of loops, vectors and tiles",
+	{Floor: 2, Name: "ir", Purpose: "the language of computations: tensors, operators, symbolic shapes",
+		May: []string{"tensor"}},
+	{Floor: 2, Name: "loop", Purpose: "the language of kernels: loops, vectors, tiles",
 		May: []string{"target", "tensor"}},
-	{Floor: 2, Name: "program", Purpose: "the language of what happens to memory; the saved artefact",
+	{Floor: 2, Name: "program", Purpose: "the language of memory and launches, as artefacts contain it",
 		May: []string{"tensor"}},
 
 	// Pictures of these kinds have no decoder in the standard library.
-	{Floor: 3, Name: "hostop", Purpose: "what is neither an expansion nor a loop nest", May: []string{"tensor"},
+	{Floor: 3, Name: "hostop", Purpose: "operators that are neither expansions nor loop nests, in Go",
+		May:     []string{"tensor"},
 		Modules: []string{"golang.org/x/image/bmp", "golang.org/x/image/tiff", "golang.org/x/image/webp"}},
-	{Floor: 3, Name: "traced", Purpose: "hands modules that Go code built to weir", May: []string{"ir"}},
+	{Floor: 3, Name: "traced", Purpose: "loads modules that Go code built", May: []string{"ir"}},
 	{Floor: 3, Name: "ops", Purpose: "one file per operator: shape rule, meaning, lowerings, gradient, samples",
 		May: []string{"ir", "loop", "tensor", "hostop"}},
 
 	{Floor: 4, Name: "importer/*", Purpose: "model files to ir", May: []string{"ir", "ops", "tensor", "mem"}},
 	{Floor: 4, Name: "pass", Purpose: "ir to ir", May: []string{"ir", "ops", "tensor", "mem"}},
 
-	// A file's messages are the importer's.
+	// The messages of a model file are types of the importer.
 	{Floor: 5, Name: "exporter/*", Purpose: "ir to model files",
 		May: []string{"ir", "ops", "tensor", "importer/*", "mem"}},
-	// ir's constants are tensors, so what reads them names the type.
+	// ir's constants are tensors.
 	{Floor: 5, Name: "lower", Purpose: "ir to loop, one kernel per operator",
 		May: []string{"ir", "ops", "loop", "target", "tensor"}},
 	// Weights are tensors, and packed as the tiles read them.
 	{Floor: 5, Name: "schedule", Purpose: "loop to loop: grouping, tiling, vectors, packing",
 		May: []string{"loop", "target", "tensor"}},
 
-	{Floor: 6, Name: "codegen/*", Purpose: "loop to code that runs",
+	{Floor: 6, Name: "codegen/*", Purpose: "loop to executable code",
 		May: []string{"loop", "target", "mem", "codegen/mathematics"}},
 	// The functions are written over an algebra, and know no machine.
 	{Floor: 6, Name: "codegen/mathematics", Purpose: "functions of floats, for every code generator", May: []string{}},
 	{Floor: 6, Name: "codegen/portable", Purpose: "plain Go, for every processor", May: []string{"loop", "target", "mem"}},
-	// What machine code is not there for, portable code does.
+	// Kernels without machine code are compiled by codegen/portable.
 	{Floor: 6, Name: "codegen/amd64", Purpose: "machine code", May: []string{"loop", "target", "mem", "codegen/portable",
 		"codegen/mathematics"}},
 	{Floor: 6, Name: "codegen/amd64/emulatetest", Purpose: "emitted code in an emulated processor, for tests",
 		May:     []string{"codegen/amd64"},
 		Modules: []string{"os/exec"}},
-	{Floor: 6, Name: "codegen/kerneltest", Purpose: "what every code generator is tested with",
+	{Floor: 6, Name: "codegen/kerneltest", Purpose: "the tests of every code generator",
 		May: []string{"loop", "schedule", "target", "tensor", "mem"}},
-	{Floor: 6, Name: "device", Purpose: "what the executor knows of processors, and of devices with memory of their own",
+	{Floor: 6, Name: "device", Purpose: "the executor's interface to devices with memory of their own",
 		May: []string{"target"}},
 	{Floor: 6, Name: "device/*", Purpose: "streams, worker pools, launch", May: []string{"device", "target", "mem"}},
 	// The system's Vulkan is a C library: purego calls it without cgo. Windows has a way of its own to load one.
 	{Floor: 6, Name: "device/vulkan", Purpose: "GPUs, through Vulkan", May: []string{"device", "target", "mem"},
 		Modules: []string{"github.com/ebitengine/purego", "golang.org/x/sys/windows"}},
 
-	{Floor: 7, Name: "executor", Purpose: "a program on a device, from inputs to results",
+	{Floor: 7, Name: "executor", Purpose: "runs programs on processors and devices",
 		May: []string{"program", "device", "tensor", "hostop", "target", "mem"}},
 
 	{Floor: 8, Name: "compiler/live",
-		Purpose: "when a module's buffers are live, how large they are, and which may share a place",
+		Purpose: "live ranges and sizes of a module's buffers, and which buffers may share memory",
 		May:     []string{"loop", "memplan", "target"}},
-	// What is computed in pieces is a rewriting of ir, and the compiler makes the loops anew of it.
-	{Floor: 8, Name: "compiler/budget", Purpose: "the search for savings by which a module keeps within a budget",
+	// Computing in pieces changes ir; the compiler lowers and schedules the result again.
+	{Floor: 8, Name: "compiler/budget", Purpose: "the search for savings that bring a module within a budget",
 		May: []string{"ir", "loop", "pass", "schedule", "memplan", "target", "compiler/live"}},
 	{Floor: 8, Name: "compiler", Purpose: "the pipeline from ir to program, on one screen",
 		May: []string{"compiler/live", "compiler/budget", "ir", "loop", "program", "ops", "hostop", "pass", "lower",
 			"schedule", "codegen/*", "codegen/portable", "codegen/amd64", "memplan", "target", "tensor", "mem"}},
 
-	// A description of an ONNX file is of its nodes.
-	{Floor: 8, Name: "sources", Purpose: "models of every format, as what modules of ir are built of",
+	// The description of an ONNX file lists the file's nodes.
+	{Floor: 8, Name: "sources", Purpose: "reads models of every format, for modules of ir",
 		May: []string{"importer/*", "ir", "tensor", "mem"}},
-	{Floor: 8, Name: "report", Purpose: "what a program's user is told: dimensions by name, where buffers lie, what a " +
-		"run reached",
+	{Floor: 8, Name: "report", Purpose: "describes a program to its user: dimensions by name, positions of buffers, " +
+		"accesses of a run",
 		May: []string{"program", "executor"}},
 	// A difference is saved as a test in ONNX's layout.
-	{Floor: 8, Name: "compare", Purpose: "the first tensor that a program computes otherwise than the reference",
+	{Floor: 8, Name: "compare", Purpose: "finds the first tensor that differs from the reference's",
 		May: []string{"sources", "importer/*", "ir", "tensor"}},
 
-	{Floor: 9, Name: "signature", Purpose: "the inputs and outputs of a model as its user has them, and what options " +
-		"make of them",
+	{Floor: 9, Name: "signature", Purpose: "the inputs and outputs of a model as its user sees them, and the options " +
+		"that change them",
 		May: []string{"sources", "compiler", "report", "strided", "ir", "ops", "program"}},
-	{Floor: 9, Name: "session", Purpose: "runs of a program: arguments, calls, results and who owns them",
+	{Floor: 9, Name: "session", Purpose: "runs of a program: arguments, calls, results and their ownership",
 		May: []string{"signature", "sources", "report", "strided", "executor", "program", "tensor", "mem"}},
 
-	{Floor: 9, Name: "artefact", Purpose: "compiled programs in files, with what they say of their models",
+	{Floor: 9, Name: "artefact", Purpose: "reads compiled programs, and the descriptions of their models, from files",
 		May: []string{"signature", "compiler", "strided", "tensor", "mem"}},
-	{Floor: 9, Name: "timing", Purpose: "times of a program's launches, and trials of other choices than the tables'",
+	{Floor: 9, Name: "timing", Purpose: "times a program's launches, and tries alternatives to the scheduler's choices",
 		May: []string{"session", "compiler", "report", "program", "tensor"}},
-	{Floor: 9, Name: "certificate", Purpose: "the terms of a program's memory: formulas, pages, and what a run needed",
+	{Floor: 9, Name: "certificate", Purpose: "the terms of a program's memory: formulas, pages, bytes of a measured run",
 		May: []string{"compiler", "sources", "report", "executor", "program", "ir", "mem"}},
 
-	// A program for a device is scheduled for the machine that the device is, or that the user names.
+	// A program for a device is scheduled for the device's machine, or for one that the user names.
 	{Floor: 9, Name: "weir", Purpose: "the user's API",
 		May: []string{"session", "signature", "artefact", "timing", "certificate", "sources", "report", "compare", "strided",
 			"compiler", "compiler/budget", "executor", "device", "device/*", "target", "ir", "ops", "program",
@@ -135,18 +137,18 @@ var rooms = []Room{
 	// derivative.
 	{Floor: 10, Name: "array", Purpose: "arrays, scopes that own them, and functions of them compiled and differentiated",
 		May: []string{"weir", "traced", "ir", "ops", "pass", "loop", "tensor", "importer/*", "exporter/*"}},
-	{Floor: 10, Name: "values", Purpose: "tensors from files and literals, results into files, as the command does it",
+	{Floor: 10, Name: "values", Purpose: "tensors from files and literals, and results into files, for the command",
 		May: []string{below}},
-	// What the command reads its inputs with, for users.
+	// The command reads its inputs with the functions of values; files gives them to users.
 	{Floor: 10, Name: "files", Purpose: "tensors from .npy, .npz and pictures, and back",
 		May: []string{"weir", "values", "tensor"}},
-	{Floor: 10, Name: "planpage", Purpose: "memory plans drawn on one page of HTML", May: []string{"weir"}},
-	{Floor: 10, Name: "conformance", Purpose: "test suites × targets", May: []string{below, "values"}},
+	{Floor: 10, Name: "planpage", Purpose: "draws memory plans on one page of HTML", May: []string{"weir"}},
+	{Floor: 10, Name: "conformance", Purpose: "runs suites of test cases on every target", May: []string{below, "values"}},
 	{Floor: 10, Name: "examples/digits/data", Purpose: "the digits model and its pictures, embedded"},
 	{Floor: 10, Name: "examples/train-digits/data", Purpose: "handwritten digits to train with, embedded"},
-	{Floor: 10, Name: "vulkan", Purpose: "imported for its effect: programs may run on GPUs",
+	{Floor: 10, Name: "vulkan", Purpose: "lets programs that import it run on GPUs",
 		May: []string{"device", "device/vulkan"}},
-	// A caller's memory is entered while it is copied, which the API does not offer; limits are counted in pages.
+	// The API has no function that keeps a caller's memory valid while it is copied; traced has. Limits count pages.
 	{Floor: 10, Name: "batch", Purpose: "joins the requests of many goroutines into runs of one program",
 		May: []string{"weir", "traced", "mem"}},
 	{Floor: 10, Name: "dlpack", Purpose: "tensors of other libraries in the process, without a copy",
@@ -159,9 +161,10 @@ var rooms = []Room{
 		May: []string{"weir", "array", "nn", "tensor"}},
 	{Floor: 13, Name: "examples/*", Purpose: "programs a user would write",
 		May: []string{"weir", "examples/digits/data", "examples/train-digits/data", "array", "nn", "train"}},
-	{Floor: 13, Name: "bench/*", Purpose: "what is timed beside rivals", May: []string{"weir", "array", "nn", "train"}},
-	// A server is what this example is about. The library itself opens no connection.
-	// A service ends when it is told to: SIGTERM has its name in syscall, on every system.
+	{Floor: 13, Name: "bench/*", Purpose: "models that are timed beside rivals",
+		May: []string{"weir", "array", "nn", "train"}},
+	// This example is a server. The library itself opens no connection. SIGTERM, which ends the service, has its name in
+	// syscall on every system.
 	{Floor: 13, Name: "examples/service", Purpose: "an HTTP service around a model",
 		May:     []string{"weir", "examples/digits/data"},
 		Modules: []string{"net", "net/http", "syscall"}},
@@ -174,8 +177,8 @@ var rooms = []Room{
 		May:     []string{"weir", "array", "dlpack", "importer/*", "planpage"},
 		Modules: []string{"C"}},
 
-	// A module of its own, so that who imports Weir does not depend on the tools of analysis. It knows Weir by its names
-	// alone.
+	// A module of its own, so that programs that import Weir do not depend on the tools of analysis. It depends only on
+	// the names of Weir's API.
 	{Floor: 13, Name: "cmd/weirvet", Purpose: "finds leaks in programs that use weir",
 		Modules: []string{"golang.org/x/tools/go/analysis", "golang.org/x/tools/go/analysis/singlechecker",
 			"golang.org/x/tools/go/analysis/analysistest",
@@ -194,7 +197,7 @@ var rooms = []Room{
 			"go.opentelemetry.io/otel/trace/noop",
 			"go.opentelemetry.io/otel/sdk/trace", "go.opentelemetry.io/otel/sdk/trace/tracetest"}},
 
-	{Floor: 14, Name: "lint", Purpose: "this table, and the tests that hold the rest to it"},
+	{Floor: 14, Name: "lint", Purpose: "this table, and the tests that enforce it"},
 }
 
 // ownModules are the folders of other modules in this repository that are rooms, and held to the same rules.
@@ -203,7 +206,7 @@ var ownModules = []string{"cmd/weirvet", "metrics"}
 // below in May stands for every room on a lower floor.
 const below = "*"
 
-// never are the imports that must not come about by any chain of packages either.
+// never lists the rooms that a room must not import, even indirectly.
 var never = []struct {
 	Room   string
 	Reach  []string
@@ -220,12 +223,12 @@ var never = []struct {
 	{"weir", []string{"examples/*", "examples/digits/data"}, "the library carries no model"},
 }
 
-// outside are the packages of the standard library that only rooms naming them in Modules may import: memory is mapped
-// in mem alone, the library opens no connection, and it runs no other program.
+// outside lists the packages of the standard library that a room may import only if its Modules has them: mem alone
+// maps memory, the library opens no connection, and it runs no other program.
 var outside = []string{"C", "syscall", "plugin", "net", "net/http", "net/rpc", "os/exec"}
 
-// The sizes past which the tests fail, in lines. What is a table is exempt and says so: a line "//weir:table" in the
-// comment above the function, or above the package clause for a whole file.
+// The most lines of a file and of a function. Tables are exempt, if a line "//weir:table" marks them: in the comment
+// above the function, or above the package clause for a whole file.
 const (
 	maxFileLines     = 600
 	maxFunctionLines = 100
