@@ -49,15 +49,15 @@ func cases(t *testing.T) map[string]string {
 // operators.
 var notes = map[string]string{
 	"ATen": "names a function of PyTorch", "GRUUnit": "was never defined",
-	"ai.onnx.ml:CastMap": "maps are no values", "ai.onnx.ml:DictVectorizer": "maps are no values",
-	"ai.onnx.ml:ZipMap":                 "gives the tensor under the maps",
-	"Bernoulli":                         "six of the cases hold numbers of another generator",
-	"RandomUniformLike":                 "as Bernoulli, whose body it is in",
+	"ai.onnx.ml:CastMap": "maps are not values", "ai.onnx.ml:DictVectorizer": "maps are not values",
+	"ai.onnx.ml:ZipMap":                 "returns the tensor that the maps are made from",
+	"Bernoulli":                         "the cases expect the numbers of another generator",
+	"RandomUniformLike":                 "like Bernoulli, whose function body contains it",
 	"BatchNormalization":                "training with more than the first output",
-	"ai.onnx.preview.training:Gradient": "of what has no derivative here",
-	"ImageDecoder":                      "kinds of JPEG and TIFF that are named above",
+	"ai.onnx.preview.training:Gradient": "through operators without a derivative",
+	"ImageDecoder":                      "some kinds of JPEG and TIFF: see above",
 	"Scan":                              "strings, sequences and optionals as results of the body",
-	"SequenceAt":                        "a tensor of a rank that nothing tells",
+	"SequenceAt":                        "a tensor whose rank nothing determines",
 }
 
 // list returns the table of ONNX's operators: each with its versions, the types that the first operand of its newest
