@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -283,27 +282,27 @@ func (f *benchFlags) speed(ctx context.Context, p *weir.Program, in weir.Inputs,
 
 // print prints the results for a person.
 func (m *measured) print() {
-	fmt.Printf("latency        min %.3f  p50 %.3f  p90 %.3f  p99 %.3f ms over %d runs\n", m.Latency.Min, m.Latency.P50,
+	stdout.Printf("latency        min %.3f  p50 %.3f  p90 %.3f  p99 %.3f ms over %d runs\n", m.Latency.Min, m.Latency.P50,
 		m.Latency.P90, m.Latency.P99, m.Runs)
-	fmt.Printf("throughput     %.1f runs/s with %d calls, %d threads\n", m.Throughput, m.Calls, m.Threads)
-	fmt.Printf("speed          %.2f GFLOP/s, %.0f %% of the probe's %.2f; %s moved, %.2f GB/s\n", m.GFLOPs,
+	stdout.Printf("throughput     %.1f runs/s with %d calls, %d threads\n", m.Throughput, m.Calls, m.Threads)
+	stdout.Printf("speed          %.2f GFLOP/s, %.0f %% of the probe's %.2f; %s moved, %.2f GB/s\n", m.GFLOPs,
 		100*m.PeakShare, m.Probe.All, values.FormatBytes(m.Moved), m.MovedRate)
-	fmt.Printf("probe          %.1f GFLOP/s on one core, %.1f on %d threads (%s); reads", m.Probe.Core, m.Probe.All,
+	stdout.Printf("probe          %.1f GFLOP/s on one core, %.1f on %d threads (%s); reads", m.Probe.Core, m.Probe.All,
 		m.Probe.Threads, m.Probe.CPU)
 	for _, r := range m.Probe.Memory {
-		fmt.Printf("  %s %.0f", values.FormatBytes(r.Range), r.All)
+		stdout.Printf("  %s %.0f", values.FormatBytes(r.Range), r.All)
 	}
-	fmt.Println(" GB/s")
-	fmt.Printf("memory         predicted %d, measured %d bytes (%s)\n", m.Predicted, m.Measured,
+	stdout.Println(" GB/s")
+	stdout.Printf("memory         predicted %d, measured %d bytes (%s)\n", m.Predicted, m.Measured,
 		values.FormatBytes(m.Measured))
 	if m.DevicePredicted > 0 {
-		fmt.Printf("the device's   predicted %d, asked of its driver %d bytes (%s)\n", m.DevicePredicted, m.DeviceMeasured,
+		stdout.Printf("the device's   predicted %d, asked of its driver %d bytes (%s)\n", m.DevicePredicted, m.DeviceMeasured,
 			values.FormatBytes(m.DeviceMeasured))
 	}
-	fmt.Printf("process        %s above what it had before loading; files apart, %s\n", values.FormatBytes(m.Process),
+	stdout.Printf("process        %s above what it had before loading; files apart, %s\n", values.FormatBytes(m.Process),
 		values.FormatBytes(m.Anonymous))
-	fmt.Printf("time           load %.1f, compile %.1f, first run %.1f ms\n", m.Load, m.Compile, m.First)
-	fmt.Printf("target         %s for %s\n", m.Target, m.CPU)
+	stdout.Printf("time           load %.1f, compile %.1f, first run %.1f ms\n", m.Load, m.Compile, m.First)
+	stdout.Printf("target         %s for %s\n", m.Target, m.CPU)
 	if m.Profile != nil {
 		printRows(m.Profile)
 	}

@@ -42,7 +42,7 @@ func (f *modelFlags) check(ctx context.Context, path string) error {
 		if f.c.json {
 			f.c.printJSON(map[string]any{"conditions": rows})
 		} else {
-			fmt.Printf("%-8s %s (from %s)\n", rows[0].Class, rows[0].Condition, rows[0].From)
+			stdout.Printf("%-8s %s (from %s)\n", rows[0].Class, rows[0].Condition, rows[0].From)
 		}
 		fmt.Fprintln(os.Stderr, "weir:", err)
 		return errFailed
@@ -62,10 +62,10 @@ func (f *modelFlags) check(ctx context.Context, path string) error {
 			"checks": append([]weir.KernelChecks{}, l.program.Checks()...)})
 	}
 	for _, r := range rows {
-		fmt.Printf("%-8s %s (from %s)\n", r.Class, planpage.Relations.Replace(r.Condition), r.From)
+		stdout.Printf("%-8s %s (from %s)\n", r.Class, planpage.Relations.Replace(r.Condition), r.From)
 	}
 	if len(rows) == 0 {
-		fmt.Println("nothing needs to hold beyond the inputs' types")
+		stdout.Println("nothing needs to hold beyond the inputs' types")
 	}
 	if f.c.verbose {
 		printChecks(l.program)
@@ -77,12 +77,13 @@ func (f *modelFlags) check(ctx context.Context, path string) error {
 func printChecks(p *weir.Program) {
 	values, accesses := 0, 0
 	for _, k := range p.Checks() {
-		fmt.Printf("%-8s @%s: %d of values, %d of accesses that are not proved (%s)\n", "code", k.Kernel, k.Values,
+		stdout.Printf("%-8s @%s: %d of values, %d of accesses that are not proved (%s)\n", "code", k.Kernel, k.Values,
 			k.Accesses, k.Source)
 		values, accesses = values+k.Values, accesses+k.Accesses
 	}
-	fmt.Printf("%-8s %d checks of values, %d of accesses that are not proved; all others are\n", "code", values, accesses)
+	stdout.Printf("%-8s %d checks of values, %d of accesses that are not proved; all others are\n", "code", values,
+		accesses)
 	if p.Memory().Exhausted {
-		fmt.Printf("%-8s proofs used up what they may cost: narrower dimensions may need fewer checks\n", "code")
+		stdout.Printf("%-8s proofs used up what they may cost: narrower dimensions may need fewer checks\n", "code")
 	}
 }

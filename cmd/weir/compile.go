@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"path/filepath"
 	"strings"
@@ -86,7 +85,7 @@ func (f *compileFlags) compileTo(ctx context.Context, path string) error {
 		return f.c.printJSON(map[string]any{"file": output, "bytes": size, "target": l.program.Target(), "cpu": cpu,
 			"compile_ms": ms(l.compileTime), "tuned": l.program.Tuned()})
 	}
-	fmt.Printf("%s: %s for %s\n", output, values.FormatBytes(size), cpu)
+	stdout.Printf("%s: %s for %s\n", output, values.FormatBytes(size), cpu)
 	if f.tune {
 		printTuned(l.program.Tuned())
 	}

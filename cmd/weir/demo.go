@@ -88,10 +88,10 @@ func (c *cli) demo(ctx context.Context) error {
 			return err
 		}
 	} else {
-		fmt.Printf("%d of %d right; compiled in %.1f ms, run in %.2f ms on %d threads\n", right, len(pictures), ms(ready),
+		stdout.Printf("%d of %d right; compiled in %.1f ms, run in %.2f ms on %d threads\n", right, len(pictures), ms(ready),
 			ms(took), p.Memory().Workers)
-		fmt.Printf("memory: peak = %s bytes\n", p.Memory().Formula(1))
-		fmt.Printf("        predicted for %d pictures %d bytes, measured %d\n", len(pictures), peak, seen.Peak(1))
+		stdout.Printf("memory: peak = %s bytes\n", p.Memory().Formula(1))
+		stdout.Printf("        predicted for %d pictures %d bytes, measured %d\n", len(pictures), peak, seen.Peak(1))
 	}
 	if right != len(pictures) || seen.Peak(1) != peak {
 		return errFailed
@@ -111,11 +111,11 @@ func (c *cli) drawDigits(pictures []data.Picture, scores []float32) (right int) 
 			for i := row; i < min(row+columns, len(pictures)); i++ {
 				for x := range data.Side {
 					shade := shades[int(pictures[i].Pixels[y*data.Side+x]*float32(len(shades)-1))]
-					fmt.Printf("%c%c", shade, shade)
+					stdout.Printf("%c%c", shade, shade)
 				}
-				fmt.Print("  ")
+				stdout.Print("  ")
 			}
-			fmt.Println()
+			stdout.Println()
 		}
 		for i := row; i < min(row+columns, len(pictures)); i++ {
 			best := 0
@@ -132,10 +132,10 @@ func (c *cli) drawDigits(pictures []data.Picture, scores []float32) (right int) 
 			if c.json {
 				continue
 			}
-			fmt.Printf("%-18s", fmt.Sprintf("%d  %.1f%% %s", best, 100*scores[i*data.Digits+best], mark))
+			stdout.Printf("%-18s", fmt.Sprintf("%d  %.1f%% %s", best, 100*scores[i*data.Digits+best], mark))
 		}
 		if !c.json {
-			fmt.Print("\n\n")
+			stdout.Print("\n\n")
 		}
 	}
 	return right
@@ -190,11 +190,11 @@ func (c *cli) env() error {
 		return c.printJSON(all)
 	}
 	for _, r := range rows {
-		fmt.Printf("%-24s %s\n", r[0], r[1])
+		stdout.Printf("%-24s %s\n", r[0], r[1])
 	}
 	printDevices(devices, none)
 	for _, v := range variables {
-		fmt.Printf("%-24s %s (%s)\n", v.name, settings[v.name]["value"], settings[v.name]["from"])
+		stdout.Printf("%-24s %s (%s)\n", v.name, settings[v.name]["value"], settings[v.name]["from"])
 	}
 	return nil
 }

@@ -45,10 +45,10 @@ func (p *planned) printDevice(m *weir.Memory) {
 				text += " = " + formula
 			}
 		}
-		fmt.Printf("%-14s   %-9s %s\n", "", name, text)
+		stdout.Printf("%-14s   %-9s %s\n", "", name, text)
 	}
 	space := p.Spaces[0]
-	fmt.Printf("%-14s in its own memory, as its driver is asked for it:\n", d.Name)
+	stdout.Printf("%-14s in its own memory, as its driver is asked for it:\n", d.Name)
 	row("weights", d.Weights, space.Weights)
 	row("arena", d.Arena, space.Arena)
 	row("scratch", d.Scratch, space.Scratch)
@@ -58,30 +58,30 @@ func (p *planned) printDevice(m *weir.Memory) {
 	for _, k := range p.Kernels {
 		shared, threads = max(shared, k.Shared), max(threads, k.Threads)
 	}
-	fmt.Printf("%-14s %d parts of kernels; of %d shared bytes the greediest has %d, of %d threads of a block %d\n",
+	stdout.Printf("%-14s %d parts of kernels; of %d shared bytes the greediest has %d, of %d threads of a block %d\n",
 		"kernels", len(p.Kernels), p.Limits.Shared, shared, p.Limits.Threads, threads)
 	for _, h := range p.OnHost {
-		fmt.Printf("%-14s %s (%s): %s\n", "on the host", h.Step, h.Nodes, h.Reason)
+		stdout.Printf("%-14s %s (%s): %s\n", "on the host", h.Step, h.Nodes, h.Reason)
 	}
 }
 
 // printDevices prints the devices that this build reaches, or the reason that there are none.
 func printDevices(list []weir.DeviceInfo, none error) {
 	if none != nil {
-		fmt.Printf("%-24s %v\n", "devices", none)
+		stdout.Printf("%-24s %v\n", "devices", none)
 	}
 	for _, d := range list {
-		fmt.Printf("%-24s %s, %s\n", d.Name, d.Product, d.Driver)
+		stdout.Printf("%-24s %s, %s\n", d.Name, d.Product, d.Driver)
 		if d.Why != "" {
-			fmt.Printf("%-24s not used: %s\n", "", d.Why)
+			stdout.Printf("%-24s not used: %s\n", "", d.Why)
 			continue
 		}
-		fmt.Printf("%-24s %s of memory, %s shared by the threads of a block, of at most %d, which go together by %d\n", "",
+		stdout.Printf("%-24s %s of memory, %s shared by the threads of a block, of at most %d, which go together by %d\n", "",
 			values.FormatBytes(d.Memory), values.FormatBytes(d.Shared), d.Threads, d.Subgroup)
-		fmt.Printf("%-24s %s\n", "", strings.Join(d.Features, " "))
+		stdout.Printf("%-24s %s\n", "", strings.Join(d.Features, " "))
 	}
 	if none == nil && len(list) == 0 {
-		fmt.Printf("%-24s %s\n", "devices",
+		stdout.Printf("%-24s %s\n", "devices",
 			"none: this build has no kind of device beside the processor (go build -tags vulkan ./cmd/weir has GPUs)")
 	}
 }

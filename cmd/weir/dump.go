@@ -105,7 +105,7 @@ func (c *cli) dumpCommand() *cobra.Command {
 			if c.json {
 				return errors.Join(err, c.printJSON(map[string]string{"stage": name, "text": text}))
 			}
-			fmt.Print(text)
+			stdout.Print(text)
 			return err
 		},
 	}

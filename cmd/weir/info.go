@@ -70,7 +70,7 @@ func (c *cli) info(ctx context.Context, path string, nodes bool) error {
 		printInfo(m, d, operations)
 		if nodes {
 			for _, n := range d.Nodes {
-				fmt.Printf("  %s (%s): %s -> %s\n", n.Name, n.Op, strings.Join(n.Inputs, ", "), strings.Join(n.Outputs, ", "))
+				stdout.Printf("  %s (%s): %s -> %s\n", n.Name, n.Op, strings.Join(n.Inputs, ", "), strings.Join(n.Outputs, ", "))
 			}
 		}
 	}
@@ -82,25 +82,25 @@ func (c *cli) info(ctx context.Context, path string, nodes bool) error {
 
 // printInfo prints a description for a person.
 func printInfo(m *weir.Model, d weir.Description, operations string) {
-	fmt.Printf("format       %s\n", d.Format)
+	stdout.Printf("format       %s\n", d.Format)
 	if d.Producer != "" {
-		fmt.Printf("producer     %s\n", d.Producer)
+		stdout.Printf("producer     %s\n", d.Producer)
 	}
 	for _, o := range d.Opsets {
-		fmt.Printf("operators    %s\n", o)
+		stdout.Printf("operators    %s\n", o)
 	}
 	for _, i := range m.Inputs() {
-		fmt.Printf("input        %s\n", i)
+		stdout.Printf("input        %s\n", i)
 	}
 	for _, o := range m.Outputs() {
-		fmt.Printf("output       %s\n", o)
+		stdout.Printf("output       %s\n", o)
 	}
 	for _, p := range d.Parameters {
-		fmt.Printf("parameters   %d of %s, %s\n", p.Count, p.DType, values.FormatBytes(p.Bytes))
+		stdout.Printf("parameters   %d of %s, %s\n", p.Count, p.DType, values.FormatBytes(p.Bytes))
 	}
-	fmt.Printf("nodes        %d\n", len(d.Nodes))
+	stdout.Printf("nodes        %d\n", len(d.Nodes))
 	if operations != "" {
-		fmt.Printf("operations   %s\n", operations)
+		stdout.Printf("operations   %s\n", operations)
 	}
 	if d.Tuned != nil {
 		printTuned(d.Tuned)
@@ -115,7 +115,7 @@ func printInfo(m *weir.Model, d weir.Description, operations string) {
 	}
 	sort.Slice(ops, func(i, j int) bool { return ops[i].n > ops[j].n || ops[i].n == ops[j].n && ops[i].op < ops[j].op })
 	for _, o := range ops {
-		fmt.Printf("  %5d %s\n", o.n, o.op)
+		stdout.Printf("  %5d %s\n", o.n, o.op)
 	}
 	keys := make([]string, 0, len(m.Metadata()))
 	for k := range m.Metadata() {
@@ -123,7 +123,7 @@ func printInfo(m *weir.Model, d weir.Description, operations string) {
 	}
 	sort.Strings(keys)
 	for _, k := range keys {
-		fmt.Printf("metadata     %s = %s\n", k, m.Metadata()[k])
+		stdout.Printf("metadata     %s = %s\n", k, m.Metadata()[k])
 	}
 }
 
@@ -189,10 +189,10 @@ func shortFormula(formula string) string {
 // printTuned lists the choices of tuning.
 func printTuned(list []weir.Tuning) {
 	if len(list) == 0 {
-		fmt.Println("tuned        nothing is faster than what the tables choose")
+		stdout.Println("tuned        nothing is faster than what the tables choose")
 	}
 	for _, t := range list {
-		fmt.Printf("tuned        %s: %s, %.4f instead of %.4f ms\n", shortened(t.Nodes, 60), t.Choice, ms(t.After),
+		stdout.Printf("tuned        %s: %s, %.4f instead of %.4f ms\n", shortened(t.Nodes, 60), t.Choice, ms(t.After),
 			ms(t.Before))
 	}
 }

@@ -79,15 +79,15 @@ func (f *kernelsFlags) list(ctx context.Context, models []string) error {
 	}
 	for _, r := range rows {
 		if len(models) > 1 {
-			fmt.Printf("%s: ", r.Model)
+			stdout.Printf("%s: ", r.Model)
 		}
-		fmt.Printf("%-9s %-24s %s\n", r.Backend, r.Kernel, shortened(r.Nodes, 80))
+		stdout.Printf("%-9s %-24s %s\n", r.Backend, r.Kernel, shortened(r.Nodes, 80))
 		for _, why := range r.Why {
-			fmt.Printf("%-9s   %s\n", "", why)
+			stdout.Printf("%-9s   %s\n", "", why)
 		}
 	}
 	slow.print("models")
-	fmt.Printf("%d of %d launches have a reason to be slow\n", slow.count(), launches)
+	stdout.Printf("%d of %d launches have a reason to be slow\n", slow.count(), launches)
 	return nil
 }
 
@@ -133,6 +133,6 @@ func (r causes) print(what string) {
 	for _, key := range slices.SortedFunc(maps.Keys(r), func(a, b string) int {
 		return cmp.Or(cmp.Compare(r[b].launches, r[a].launches), cmp.Compare(a, b))
 	}) {
-		fmt.Printf("%5d launches in %d %s  %s\n", r[key].launches, len(r[key].in), what, shortened(key, 160))
+		stdout.Printf("%5d launches in %d %s  %s\n", r[key].launches, len(r[key].in), what, shortened(key, 160))
 	}
 }

@@ -49,7 +49,7 @@ func (p *planned) printCopies(m *weir.Memory) {
 		if l.Copied {
 			how = "copied into row-major order, in the arena"
 		}
-		fmt.Printf("%-14s %s lies as %s, %s\n", "layout", l.Input, l.Layout, how)
+		stdout.Printf("%-14s %s lies as %s, %s\n", "layout", l.Input, l.Layout, how)
 	}
 	copies, err := m.Copies()
 	if err != nil || copies.String() == "0" {
@@ -59,6 +59,6 @@ func (p *planned) printCopies(m *weir.Memory) {
 	if p.Copies != nil {
 		bytes = fmt.Sprintf("%d (%s)", *p.Copies, values.FormatBytes(*p.Copies))
 	}
-	fmt.Printf("%-14s at most %s besides for a call, while it runs: arguments that do not lie as declared\n", "copies",
+	stdout.Printf("%-14s at most %s besides for a call, while it runs: arguments that do not lie as declared\n", "copies",
 		bytes)
 }

@@ -66,7 +66,11 @@ func run(ctx context.Context, args []string) int {
 	}
 	root := c.command()
 	root.SetArgs(args)
+	stdout.err = nil
 	err := root.ExecuteContext(ctx)
+	if err == nil {
+		err = stdout.err
+	}
 	if err == nil {
 		return 0
 	}
@@ -150,7 +154,7 @@ func (c *cli) report(ctx context.Context, err error) int {
 			}
 		}
 		text, _ := json.Marshal(map[string]any{"error": e})
-		fmt.Println(string(text))
+		stdout.Println(string(text))
 	}
 	fmt.Fprintln(os.Stderr, "weir:", err)
 	if code == exitUsage && missing.error == nil {

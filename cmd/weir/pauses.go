@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"runtime"
@@ -129,8 +128,8 @@ func worst(before, after *metrics.Float64Histogram) float64 {
 
 // print prints the pauses for a person.
 func (m *pauses) print() {
-	fmt.Printf("run            %.3f ms at least\n", m.Latency)
-	fmt.Printf("collector      waits at most %.3f ms, over %d collections\n", m.Stop, m.Collections)
-	fmt.Printf("cancellation   takes effect after at most %.3f ms, half after %.3f, over %d runs\n", m.Cancel,
+	stdout.Printf("run            %.3f ms at least\n", m.Latency)
+	stdout.Printf("collector      waits at most %.3f ms, over %d collections\n", m.Stop, m.Collections)
+	stdout.Printf("cancellation   takes effect after at most %.3f ms, half after %.3f, over %d runs\n", m.Cancel,
 		m.CancelHalf, m.Ended)
 }

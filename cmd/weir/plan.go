@@ -147,12 +147,13 @@ func (p *planned) printLimit() {
 		p.printFiles()
 	}
 	if a == nil {
-		fmt.Printf("%-14s %s\n", "limit", "not known: bind the dimensions with --dim")
+		stdout.Printf("%-14s %s\n", "limit", "not known: bind the dimensions with --dim")
 		return
 	}
 	f := values.FormatBytes
-	fmt.Printf("%-14s %d (%s), in whole pages: the most that is asked of the system\n", "limit", *p.Limit, f(*p.Limit))
-	fmt.Printf("%-14s   %s while compiling, then %s of weights, %s of files, %s of code, and %d × (%s of a call and %s "+
+	stdout.Printf("%-14s %d (%s), in whole pages: the most that is asked of the system\n", "limit", *p.Limit, f(*p.Limit))
+	stdout.Printf("%-14s   %s while compiling, then %s of weights, %s of files, %s of code, and %d × (%s of a call and "+
+		"%s "+
 		"of arguments)\n", "",
 		f(a.Compiling), f(a.Weights), f(a.Files), f(a.Code), a.Calls, f(a.Call+a.Heap), f(a.Arguments))
 }
@@ -170,7 +171,7 @@ func (p *planned) printFiles() {
 	if p.Spill != nil {
 		bytes += int64(p.Calls) * *p.Spill
 	}
-	fmt.Printf("%-14s %d (%s) in files of the program's own in %s%s\n", "files", bytes, values.FormatBytes(bytes),
+	stdout.Printf("%-14s %d (%s) in files of the program's own in %s%s\n", "files", bytes, values.FormatBytes(bytes),
 		p.Folder, warning)
 }
 
@@ -330,7 +331,7 @@ func (f *planFlags) plan(ctx context.Context, path string) error {
 	}
 	p.print(m)
 	if over == nil && o.Budget > 0 && p.Peak != nil {
-		fmt.Printf("fits the budget of %s with %s to spare\n", values.FormatBytes(o.Budget),
+		stdout.Printf("fits the budget of %s with %s to spare\n", values.FormatBytes(o.Budget),
 			values.FormatBytes(o.Budget-*p.Peak))
 	}
 	return over
@@ -440,11 +441,11 @@ func (p *planned) print(m *weir.Memory) {
 			formula = shortFormula(formula)
 		}
 		if v == nil {
-			fmt.Printf("%-14s %s\n", name, formula)
+			stdout.Printf("%-14s %s\n", name, formula)
 		} else if formula == fmt.Sprint(*v) {
-			fmt.Printf("%-14s %d (%s)\n", name, *v, values.FormatBytes(*v))
+			stdout.Printf("%-14s %d (%s)\n", name, *v, values.FormatBytes(*v))
 		} else {
-			fmt.Printf("%-14s %d (%s) = %s\n", name, *v, values.FormatBytes(*v), formula)
+			stdout.Printf("%-14s %d (%s) = %s\n", name, *v, values.FormatBytes(*v), formula)
 		}
 	}
 	row("weights", m.Weights, p.Weights)
@@ -453,14 +454,14 @@ func (p *planned) print(m *weir.Memory) {
 	row("outputs", m.Outputs, p.Outputs)
 	row("scratch", m.Scratch, p.Scratch)
 	row("peak", m.Formula(p.Calls), p.Peak)
-	fmt.Printf("%-14s weights + code + %d calls × (arena + outputs + %d workers × scratch)\n", "", p.Calls, p.Workers)
+	stdout.Printf("%-14s weights + code + %d calls × (arena + outputs + %d workers × scratch)\n", "", p.Calls, p.Workers)
 	p.printLimit()
 	row("lower bound", m.LowerBound, p.LowerBound)
 	p.printGap()
 	if p.PeakAt != "" {
-		fmt.Printf("%-14s %s, with alive:\n", "peak at", p.PeakAt)
+		stdout.Printf("%-14s %s, with alive:\n", "peak at", p.PeakAt)
 		for _, a := range p.Alive {
-			fmt.Printf("%-14s   %s  %s\n", "", a.Tensor, values.FormatBytes(a.Bytes))
+			stdout.Printf("%-14s   %s  %s\n", "", a.Tensor, values.FormatBytes(a.Bytes))
 		}
 	}
 	p.printDevice(m)
@@ -472,16 +473,16 @@ func (p *planned) print(m *weir.Memory) {
 			bytes = values.FormatBytes(*s.Bytes)
 		}
 		whose := map[bool]string{true: "the program's, in weights, if a run is given none", false: "the caller's"}[s.Initial]
-		fmt.Printf("%-14s %s becomes %s, %s: %s of %s\n", "state", s.Input, s.Output, how, bytes, whose)
+		stdout.Printf("%-14s %s becomes %s, %s: %s of %s\n", "state", s.Input, s.Output, how, bytes, whose)
 	}
 	for _, s := range p.Savings {
-		fmt.Printf("%-14s %s\n", "saving", s)
+		stdout.Printf("%-14s %s\n", "saving", s)
 	}
 	if p.Spill != nil {
 		row("spilled", m.Spill, p.Spill)
 	}
 	if p.Actual != nil {
-		fmt.Printf("%-14s %s\n", "actual", actualText(p.Actual))
+		stdout.Printf("%-14s %s\n", "actual", actualText(p.Actual))
 	}
 	for _, d := range p.Dims {
 		limit := "no limit"
@@ -492,23 +493,23 @@ func (p *planned) print(m *weir.Memory) {
 		if d.Decided {
 			by = ", decided by the data"
 		}
-		fmt.Printf("%-14s %s from %d to %s%s\n", "dimension", d.Name, d.Min, limit, by)
+		stdout.Printf("%-14s %s from %d to %s%s\n", "dimension", d.Name, d.Min, limit, by)
 	}
 }
 
 // printGap prints the distance of the arena from its proved lower bound.
 func (p *planned) printGap() {
 	if p.Exhausted {
-		fmt.Printf("%-14s used up what they may cost: narrower dimensions may make it smaller and faster\n", "proofs")
+		stdout.Printf("%-14s used up what they may cost: narrower dimensions may make it smaller and faster\n", "proofs")
 	}
 	if p.Least != nil && *p.Least > *p.LowerBound {
-		fmt.Printf("%-14s %d (%s): a search refuted all that is smaller\n", "proven least", *p.Least,
+		stdout.Printf("%-14s %d (%s): a search refuted all that is smaller\n", "proven least", *p.Least,
 			values.FormatBytes(*p.Least))
 	}
 	switch {
 	case p.Proven:
-		fmt.Printf("%-14s none: no plan of this arena is smaller\n", "gap")
+		stdout.Printf("%-14s none: no plan of this arena is smaller\n", "gap")
 	case p.Arena != nil && p.Least != nil && *p.Least > 0:
-		fmt.Printf("%-14s %.2f %%\n", "gap", 100*float64(*p.Arena-*p.Least)/float64(*p.Least))
+		stdout.Printf("%-14s %.2f %%\n", "gap", 100*float64(*p.Arena-*p.Least)/float64(*p.Least))
 	}
 }

@@ -208,19 +208,19 @@ const mostPrinted = 40
 
 // print prints the differences for a person.
 func (d *planDiff) print(first, second string, pages []planpage.Plan) {
-	fmt.Printf("first   %s\nsecond  %s\n\n", first, second)
+	stdout.Printf("first   %s\nsecond  %s\n\n", first, second)
 	for _, p := range pages {
 		for _, n := range p.Notes {
-			fmt.Printf("%s: %s\n", p.Name, n)
+			stdout.Printf("%s: %s\n", p.Name, n)
 		}
 	}
-	fmt.Printf("%-14s %20s %20s %20s\n", "", "first", "second", "difference")
+	stdout.Printf("%-14s %20s %20s %20s\n", "", "first", "second", "difference")
 	for _, t := range d.Terms {
-		fmt.Printf("%-14s %20s %20s %20s\n", t.Term, values.FormatBytes(t.First), values.FormatBytes(t.Second),
+		stdout.Printf("%-14s %20s %20s %20s\n", t.Term, values.FormatBytes(t.First), values.FormatBytes(t.Second),
 			signed(t.Second-t.First))
 	}
 	if len(d.Tensors) > 0 {
-		fmt.Println()
+		stdout.Println()
 	}
 	where := func(s *tensorRange) string {
 		if s == nil {
@@ -230,15 +230,15 @@ func (d *planDiff) print(first, second string, pages []planpage.Plan) {
 	}
 	for i, t := range d.Tensors {
 		if i == mostPrinted {
-			fmt.Printf("… and %d more: --json and --html have them\n", len(d.Tensors)-i)
+			stdout.Printf("… and %d more: --json and --html have them\n", len(d.Tensors)-i)
 			break
 		}
-		fmt.Printf("%s: %s\n  %s → %s\n", t.Tensor, strings.Join(t.What, ", "), where(t.First), where(t.Second))
+		stdout.Printf("%s: %s\n  %s → %s\n", t.Tensor, strings.Join(t.What, ", "), where(t.First), where(t.Second))
 	}
-	fmt.Printf("\n%d tensors differ, %d are the same\n", len(d.Tensors), d.Same)
+	stdout.Printf("\n%d tensors differ, %d are the same\n", len(d.Tensors), d.Same)
 	for _, p := range pages {
 		if p.Plan.Actual != nil {
-			fmt.Printf("%s: actual: %s\n", p.Name, actualText(p.Plan.Actual))
+			stdout.Printf("%s: actual: %s\n", p.Name, actualText(p.Plan.Actual))
 		}
 	}
 }

@@ -68,22 +68,24 @@ func printRows(list []row) {
 		counts[r.Backend]++
 		total += r.Ms
 	}
-	fmt.Println()
+	stdout.Println()
 	for _, b := range slices.Sorted(maps.Keys(times)) {
-		fmt.Printf("%-14s %d launches, %.3f ms, %.1f %%\n", b, counts[b], times[b], 100*times[b]/max(total, 1e-9))
+		stdout.Printf("%-14s %d launches, %.3f ms, %.1f %%\n", b, counts[b], times[b], 100*times[b]/max(total, 1e-9))
 	}
-	fmt.Printf("\n%9s %6s %9s %9s %8s %6s %10s  %-9s %-24s %s\n", "ms", "share", "useful", "done", "GB/s", "probe",
+	stdout.Printf("\n%9s %6s %9s %9s %8s %6s %10s  %-9s %-24s %s\n", "ms", "share", "useful", "done", "GB/s", "probe",
 		"bytes", "backend", "kernel", "nodes")
 	for _, r := range list {
 		name := r.Kernel
 		if r.Count > 1 {
 			name = fmt.Sprintf("%s ×%d", name, r.Count)
 		}
-		fmt.Printf("%9.4f %5.1f%% %9.2f %9.2f %8.2f %4.0f%%%s %10s  %-9s %-24s %s\n", r.Ms, 100*r.Share, r.GFLOPs, r.DoneRate,
+		stdout.Printf("%9.4f %5.1f%% %9.2f %9.2f %8.2f %4.0f%%%s %10s  %-9s %-24s %s\n", r.Ms, 100*r.Share, r.GFLOPs,
+			r.DoneRate,
 			r.Rate, 100*r.PeakShare, r.Bound[:1], values.FormatBytes(r.Bytes), r.Backend, name, shortened(r.Nodes, 60))
 	}
-	fmt.Println("\nuseful, done: arithmetic of the results, and what is executed for it, in GFLOP/s")
-	fmt.Println("probe: the share of its arithmetic that is executed (a), or of its reading (m) at the levels of memory " +
+	stdout.Println("\nuseful, done: arithmetic of the results, and what is executed for it, in GFLOP/s")
+	stdout.Println("probe: the share of its arithmetic that is executed (a), or of its reading (m) at the levels of " +
+		"memory " +
 		"that hold the bytes, whichever is more")
 }
 

@@ -219,9 +219,9 @@ func (f *runFlags) print(outputs []values.Value) error {
 	}
 	for _, v := range outputs {
 		if v.Absent {
-			fmt.Printf("%s: nothing\n", v.Name)
+			stdout.Printf("%s: nothing\n", v.Name)
 		} else if v.Sequence {
-			fmt.Printf("%s: a sequence of %d\n", v.Name, len(v.Tensors))
+			stdout.Printf("%s: a sequence of %d\n", v.Name, len(v.Tensors))
 		}
 		for i, t := range v.Tensors {
 			name := v.Name
@@ -237,7 +237,7 @@ func (f *runFlags) print(outputs []values.Value) error {
 // printTensor prints the line of a tensor, or its rows with --top.
 func (f *runFlags) printTensor(name string, t *values.Array) {
 	if f.top > 0 && t.Rank() > 0 && t.DType() != weir.StringType {
-		fmt.Print(values.Rank(name, t, f.top))
+		stdout.Print(values.Rank(name, t, f.top))
 		return
 	}
 	s := values.Summarise(t)
@@ -245,7 +245,7 @@ func (f *runFlags) printTensor(name string, t *values.Array) {
 	if s.Min != nil {
 		line += fmt.Sprintf("  min %.6g  max %.6g  mean %.6g", *s.Min, *s.Max, *s.Mean)
 	}
-	fmt.Printf("%s  %s\n", line, strings.Join(s.First, " "))
+	stdout.Printf("%s  %s\n", line, strings.Join(s.First, " "))
 }
 
 // check compares outputs with the values of --expect.
@@ -262,7 +262,7 @@ func (f *runFlags) check(infos []weir.Info, outputs []values.Value) error {
 			failed = true
 			fmt.Fprintf(os.Stderr, "weir: %s is not as expected: %v\n", name, err)
 		} else if !f.c.json {
-			fmt.Printf("%s: as expected\n", name)
+			stdout.Printf("%s: as expected\n", name)
 		}
 	}
 	if failed {
@@ -279,11 +279,11 @@ func (f *runFlags) compareReference(ctx context.Context, l *loaded, path string,
 	}
 	if f.c.json {
 		text, _ := json.Marshal(map[string]any{"equal": d == nil, "difference": d})
-		fmt.Println(string(text))
+		stdout.Println(string(text))
 	}
 	if d == nil {
 		if !f.c.json {
-			fmt.Println("every tensor is as the reference has it")
+			stdout.Println("every tensor is as the reference has it")
 		}
 		return nil
 	}

@@ -197,17 +197,17 @@ func (p *plannedTable) page(name string, problem memplan.Problem) planpage.Plan 
 
 // print prints the table's plan for a person.
 func (p *plannedTable) print(buffers int) {
-	fmt.Printf("%-14s %d\n", "buffers", buffers)
-	fmt.Printf("%-14s %d (%s)\n", "arena", *p.Arena, values.FormatBytes(*p.Arena))
+	stdout.Printf("%-14s %d\n", "buffers", buffers)
+	stdout.Printf("%-14s %d (%s)\n", "arena", *p.Arena, values.FormatBytes(*p.Arena))
 	if p.Calls > 1 {
-		fmt.Printf("%-14s %d (%s) = %d calls × arena\n", "peak", *p.Peak, values.FormatBytes(*p.Peak), p.Calls)
+		stdout.Printf("%-14s %d (%s) = %d calls × arena\n", "peak", *p.Peak, values.FormatBytes(*p.Peak), p.Calls)
 	}
-	fmt.Printf("%-14s %d (%s)\n", "lower bound", *p.LowerBound, values.FormatBytes(*p.LowerBound))
+	stdout.Printf("%-14s %d (%s)\n", "lower bound", *p.LowerBound, values.FormatBytes(*p.LowerBound))
 	p.printGap()
 	if p.PeakAt != "" {
-		fmt.Printf("%-14s %s, with alive:\n", "peak at", p.PeakAt)
+		stdout.Printf("%-14s %s, with alive:\n", "peak at", p.PeakAt)
 		for _, a := range p.Alive {
-			fmt.Printf("%-14s   %s  %s\n", "", a.Tensor, values.FormatBytes(a.Bytes))
+			stdout.Printf("%-14s   %s  %s\n", "", a.Tensor, values.FormatBytes(a.Bytes))
 		}
 	}
 }

@@ -103,7 +103,7 @@ func (c *cli) printResults(results []conformance.Result, waits *waiting, strict 
 		byOp := map[string]map[conformance.Verdict]int{}
 		var ops []string
 		for _, r := range results {
-			fmt.Printf("%-8s %s  %s\n", r.Verdict, r.Name, r.Why)
+			stdout.Printf("%-8s %s  %s\n", r.Verdict, r.Name, r.Why)
 			slow.add(r.Kernels, r.Name)
 			for _, op := range r.Ops {
 				if byOp[op] == nil {
@@ -115,14 +115,14 @@ func (c *cli) printResults(results []conformance.Result, waits *waiting, strict 
 		}
 		for _, op := range conformance.Sorted(ops) {
 			n := byOp[op]
-			fmt.Printf("%-28s %4d pass %4d fail %4d refused\n", op, n[conformance.Pass], n[conformance.Fail],
+			stdout.Printf("%-28s %4d pass %4d fail %4d refused\n", op, n[conformance.Pass], n[conformance.Fail],
 				n[conformance.Refused])
 		}
-		fmt.Printf("%d passed, %d failed, %d refused\n", count[conformance.Pass], count[conformance.Fail],
+		stdout.Printf("%d passed, %d failed, %d refused\n", count[conformance.Pass], count[conformance.Fail],
 			count[conformance.Refused])
 		slow.print("cases")
 		if waits != nil {
-			fmt.Printf("the collector waited at most %.3f ms, in %s, over %d collections\n", waits.Stop, waits.Case,
+			stdout.Printf("the collector waited at most %.3f ms, in %s, over %d collections\n", waits.Stop, waits.Case,
 				waits.Collections)
 		}
 	}
