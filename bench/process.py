@@ -80,11 +80,11 @@ def mib(n):
 
 def document(args, models):
     lines = ["# The process beside the promise", "", "<!-- written by bench/process.py -->", "",
-             f"Each row is one process, `weir run MODEL --threads {args.threads}`, from its start to its end: load, compile, run (`bench/process.py`).",
-             "*Promised* is the certificate's peak, *limit* `Memory.Limit(1)`, which counts mapped files and arguments too. *Anonymous* is the most",
-             "memory that no file stands behind (RssAnon and RssShmem, read every 2 ms); *beyond* is that, less the promise: Go's heap of the",
-             "compiler and of the command. It is negative if weights are read in their file.",
-             "*All* is VmHWM, in which clean pages of the model's file count, which the kernel takes back when it needs them.", "",
+             f"Each row is one process, `weir run MODEL --threads {args.threads}`, from its start to its end: it loads, compiles and runs the model. `bench/process.py` measures it.",
+             "*Promised* is the certificate's peak; *limit* is `Memory.Limit(1)`, which also counts mapped files and arguments. *In files, paged* are the",
+             "limit's bytes of files, and those of them that a budget pages. *Anonymous* is the peak of memory that no file backs (RssAnon and RssShmem, read every 2 ms); *beyond*",
+             "is anonymous minus promised: Go's heap of the compiler and of the command. It is negative if weights are read in their file.",
+             "*All* is VmHWM, which also counts clean pages of the model's file; the operating system can reclaim these at any time.", "",
              "| model | file, MiB | budget | promised | limit | in files, paged | anonymous | beyond | all |", "|---|---:|---:|---:|---:|---:|---:|---:|---:|"]
     for name, (size, rows) in models.items():
         for r in rows:

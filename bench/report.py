@@ -9,7 +9,7 @@ import picture
 TITLES = {"weir": "Weir", "weir_budget": "Weir with a budget", "weir_bf16": "Weir bf16", "weir_int8": "Weir int8", "ort": "ONNX Runtime", "ort_int8": "ONNX Runtime int8",
           "openvino": "OpenVINO f32", "openvino_bf16": "OpenVINO bf16", "openvino_int8": "OpenVINO int8", "ncnn": "ncnn", "iree": "IREE",
           "inductor": "PyTorch inductor", "torch": "PyTorch eager", "gomlx": "GoMLX (Go)"}
-BUSY = "The machine did other work meanwhile; all that was measured had real-time priority. "
+BUSY = "The machine did other work at the same time; the measured processes had real-time priority. "
 
 
 def number(x):
@@ -153,7 +153,7 @@ def unlike(data):
             for threads, cells in by_threads.items():
                 lines += [f"- {part}, {name}, {threads} threads: predicted {c['predicted']}, measured {c['measured']}"
                           for c in cells.values() if c.get("predicted") != c.get("measured")]
-    return "\n".join(lines) + "\n" if lines else "Predicted and measured bytes are the same in every run of Weir here.\n"
+    return "\n".join(lines) + "\n" if lines else "Predicted and measured bytes are equal in every run of Weir.\n"
 
 
 def chart(document, part):
@@ -219,9 +219,9 @@ def section(part, results):
         if part.name != "decode":
             text.append(summary(results, t))
     if part.name == "training":
-        text += ["### Training: MiB of tensors\n", "The most bytes alive in a step, parameters and the optimiser's memory included. Weir's is its certificate, which holds for the batch before "
-                 "it runs, and counts machine code and scratch too; PyTorch's is what its profiler records. GoMLX's buffers are not counted by anything.\n", sizes(results, tensors),
-                 "### Training: MiB that the process grew by\n", "Until a step's highest moment: each engine's own heap and compiler are in it.\n", sizes(results, resident)]
+        text += ["### Training: MiB of tensors\n", "The most bytes that are live in a step, including parameters and the optimiser's memory. Weir's number is its certificate, which is known before "
+                 "the run and also counts machine code and scratch; PyTorch's is recorded by its profiler. GoMLX has no count of its buffers.\n", sizes(results, tensors),
+                 "### Training: MiB that the process grew by\n", "The growth from the start to the peak of a step, including each engine's heap and compiler.\n", sizes(results, resident)]
     return text + [f"### {part.title}: what failed, and budgets that were refused\n", failures({part.name: results})] * (part.name == "training")
 
 
@@ -274,27 +274,27 @@ def write(data, document):
     results = data["results"]
     engines = [e for part in results.values() for e in engines_of(part)]
     text = ["# Benchmarks\n\n<!-- written by bench/bench.py -->\n",
-            "Weir beside other engines on the same models, in one run: " + origin(data),
-            f"Each engine runs in a process of its own, pinned to as many cores as it has threads, with its own best settings and warm; engines take turns, {data['rounds']} round{'s' * (data['rounds'] > 1)} of "
-            f"{data['seconds']:g} s, and the fastest run counts. {BUSY * data.get('realtime', False)}Every output was compared with PyTorch's, or for models of other tools with ONNX Runtime's without "
-            "optimisations; an engine that fails or is off has no time. \"Weir ahead\" is the time of the fastest rival of the same precision (bold) over Weir's: above 1, Weir is faster.\n",
-            "The probe of `weir bench`, in the same run:\n", probes(results)]
+            "Weir and other engines on the same models, measured by " + origin(data),
+            f"Each engine runs in a process of its own, pinned to as many cores as it has threads, with its own best settings, after warming up; engines take turns, {data['rounds']} round{'s' * (data['rounds'] > 1)} of "
+            f"{data['seconds']:g} s, and the fastest run counts. {BUSY * data.get('realtime', False)}Every output was compared with PyTorch's, or, for models of other tools, with that of ONNX Runtime without "
+            "optimisations; an engine that fails or whose output differs has no time. \"Weir ahead\" is the time of the fastest rival of the same precision (bold) divided by Weir's: above 1, Weir is faster.\n",
+            "The machine's speed, measured by the probe of `weir bench` in the same run:\n", probes(results)]
     for part in parts.PARTS:
         if part.name in results:
             text += section(part, results[part.name])
     if data.get("start"):
-        text += ["## Starting, ms\n", "Of Weir with one thread: `weir compile`; from its artefact, what `weir bench` tells of loading (code is generated then) and of the first run; and a whole `weir run` of "
+        text += ["## Starting, ms\n", "The times of Weir with one thread: `weir compile`; `weir bench` of its artefact, for loading (which generates code) and the first run; and `weir run` of "
                  "the artefact, from the start of the process to its end.\n", starts(data["start"])]
     for name in ("exported", "sweep"):
         if name not in results:
             continue
         part, title = results[name], next(p.title for p in parts.PARTS if p.name == name)
-        text += [f"## {title}: first run, ms\n", "Of one thread, after loading.\n", costs(part, "first"), f"## {title}: loading, ms\n",
-                 "From the model's file to an engine that can run; Weir's includes compiling, inductor compiles in its first run, ncnn and IREE load what was compiled before.\n",
+        text += [f"## {title}: first run, ms\n", "With one thread, after loading.\n", costs(part, "first"), f"## {title}: loading, ms\n",
+                 "The time from the model's file to an engine that can run. Weir's includes compilation; inductor compiles in its first run; ncnn and IREE load models that were compiled before.\n",
                  costs(part, "load"), f"## {title}: peak resident memory, MiB\n",
-                 "Of the whole process, Python and its libraries included where the engine is used from there; Weir's is that of `weir run`.\n", costs(part, "resident")]
+                 "The memory of the whole process, including Python and its libraries if the engine runs in Python. Weir's process is `weir run`.\n", costs(part, "resident")]
         if named := compiling(part):
-            text += [f"## {title}: compiling for named sizes\n", "With one thread, beside the same model with `--dim` for each of its sizes.\n", named]
+            text += [f"## {title}: compiling for named sizes\n", "With one thread, compared with the same model and `--dim` for each of its sizes.\n", named]
     text += ["## Memory\n", unlike(results), "## What failed\n", failures({name: part for name, part in results.items() if name != "training"})]
     document.parent.mkdir(parents=True, exist_ok=True)
     document.write_text("\n".join(t for t in text if t))
