@@ -29,12 +29,12 @@ func (c *cli) benchCommand() *cobra.Command {
 		Use: "bench MODEL", Short: "Measure how fast a model runs, and what memory it takes", Args: exactly(1, "one MODEL"),
 		Long: `Measure how fast a model runs, and what memory it takes.
 
-Latency is of one run at a time; throughput of as many as --calls. Speeds stand beside those of a probe, made in the same process: f32 multiply-adds in registers, and
-reading from each level of the memory. --profile tells where the time goes: a row a kernel, each with its useful arithmetic, that of the results,
-beside what is done for it, and the share of what the probe reached that it has, of arithmetic done or of reading, whichever is more.
+Latency is of one run at a time, throughput of --calls runs at once. Speeds are printed beside those of a probe in the same process: f32 multiply-adds in registers, and
+reads from each level of the memory. --profile shows where the time goes, with a row for each kernel: its useful arithmetic, which is the arithmetic that the results need,
+the arithmetic that it performs, and its share of the probe's speed, in arithmetic performed or in reads, whichever share is larger.
 
---pauses measures instead how long others wait for the model's runs: the collector of Go's, until all goroutines have stopped, with one collection after the other; and
-whoever cancels a run, at random times, until it has ended.`,
+--pauses instead measures how long others wait for the model's runs: how long Go's garbage collector takes to stop all goroutines, with one collection after the other, and
+how long a run continues after it is cancelled, at random times.`,
 		Example: `  weir bench model.onnx
   weir bench model.onnx --profile --threads 1
   weir bench model.onnx --pauses
@@ -47,7 +47,7 @@ whoever cancels a run, at random times, until it has ended.`,
 	seconds.above = true
 	cmd.Flags().Var(seconds, "seconds", "how long to measure")
 	cmd.Flags().BoolVar(&f.profile, "profile", false, "add a row for each launch of a kernel")
-	cmd.Flags().BoolVar(&f.pauses, "pauses", false, "measure how long the collector and cancellations wait for runs")
+	cmd.Flags().BoolVar(&f.pauses, "pauses", false, "measure how long the garbage collector and cancellations wait for runs")
 	return cmd
 }
 

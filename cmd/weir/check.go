@@ -16,8 +16,8 @@ import (
 func (c *cli) checkCommand() *cobra.Command {
 	f := &modelFlags{}
 	cmd := &cobra.Command{
-		Use: "check MODEL", Short: "List every condition that a model needs of its inputs", Args: exactly(1, "one MODEL"),
-		Example: "  weir check model.onnx --dim n=1..512\n  weir check model.onnx -v   # and the checks in the code, " +
+		Use: "check MODEL", Short: "List every condition that a model's inputs must meet", Args: exactly(1, "one MODEL"),
+		Example: "  weir check model.onnx --dim n=1..512\n  weir check model.onnx -v   # also the checks in the code, " +
 			"kernel by kernel",
 		RunE: func(cmd *cobra.Command, args []string) error { return f.check(cmd.Context(), args[0]) },
 	}

@@ -25,14 +25,14 @@ type compileFlags struct {
 func (c *cli) compileCommand() *cobra.Command {
 	f := &compileFlags{}
 	cmd := &cobra.Command{
-		Use: "compile MODEL", Short: "Save a model compiled, as a file that every command takes for a model",
+		Use: "compile MODEL", Short: "Compile a model into a file that every command takes as a model",
 		Args: exactly(1, "one MODEL"),
-		Long: `Save a model compiled, as a file that every command takes for a model.
+		Long: `Compile a model into a file that every command takes as a model.
 
-The file holds the model's loops as they are scheduled for a level of processor, the one that --cpu names whether or not this machine has it, and no machine code:
-that is made when the file is loaded. A processor that has less refuses the file, unless --cpu portable says that it may be slower.
+The file holds the model's loops, scheduled for the level of processor that --cpu names; this machine need not have that level. The file holds no machine code:
+the code is generated when the file is loaded. On a processor below that level, loading fails, unless --cpu portable permits slower code.
 
-A dimension that --dim binds, NAME=SIZE, has that size in the file and no other: the file is as fast as that of a model of fixed sizes.`,
+If --dim NAME=SIZE binds a dimension, the file is compiled for that size only, and is as fast as the file of a model with fixed sizes.`,
 		Example: `  weir compile model.onnx -o model.weir
   weir compile model.onnx -o model.weir --dim batch=1..64 --keep hidden
   weir compile model.onnx -o model.weir --cpu avx512
@@ -42,7 +42,7 @@ A dimension that --dim binds, NAME=SIZE, has that size in the file and no other:
 	f.register(cmd, c)
 	f.fixes = true
 	cmd.Flags().StringVarP(&f.output, "output", "o", "", "the file to write (default the model's name with .weir)")
-	cmd.Flags().StringArrayVar(&f.keep, "keep", nil, "also make this tensor of the model's an output (repeatable)")
+	cmd.Flags().StringArrayVar(&f.keep, "keep", nil, "also make this tensor of the model an output (repeatable)")
 	return cmd
 }
 

@@ -19,7 +19,7 @@ import (
 // demoCommand makes the command demo.
 func (c *cli) demoCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "demo", Short: "Read twenty handwritten digits with the model inside this command", Args: exactly(0, "nothing"),
+		Use: "demo", Short: "Read twenty handwritten digits with a model that this command contains", Args: exactly(0, "nothing"),
 		Example: "  weir demo",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return c.demo(cmd.Context()) },
 	}
@@ -144,7 +144,7 @@ func (c *cli) drawDigits(pictures []data.Picture, scores []float32) (right int) 
 // envCommand makes the command env.
 func (c *cli) envCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "env", Short: "Print what this machine is, and every setting", Args: exactly(0, "nothing"),
+		Use: "env", Short: "Print the machine's properties and every setting", Args: exactly(0, "nothing"),
 		Example: "  weir env",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return c.env() },
 	}

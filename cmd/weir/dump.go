@@ -28,11 +28,11 @@ func (c *cli) dumpCommand() *cobra.Command {
 	var after, lang, kernel string
 	var weights bool
 	cmd := &cobra.Command{
-		Use: "dump MODEL", Short: "Print the model as the compiler sees it", Args: exactly(1, "one MODEL"),
+		Use: "dump MODEL", Short: "Print the model's text after a stage of the compiler", Args: exactly(1, "one MODEL"),
 		Example: `  weir dump model.onnx --lang loop
   weir dump model.onnx --after fold
-  weir dump model.onnx --after import --weights > model.weir  # a model, as text
-  weir dump model.onnx --after copies  # what is only moved, and why
+  weir dump model.onnx --after import --weights > model.weir  # the model as text
+  weir dump model.onnx --after copies  # copies that remain, and why
   weir dump model.onnx --lang loop --kernel convolution
   weir dump model.onnx --lang asm --kernel convolution  # its machine code, as instructions`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -110,11 +110,11 @@ func (c *cli) dumpCommand() *cobra.Command {
 		},
 	}
 	f.register(cmd, c)
-	cmd.Flags().StringVar(&after, "after", "", "the text after this stage of the compiler")
+	cmd.Flags().StringVar(&after, "after", "", "print the text after this stage of the compiler")
 	cmd.Flags().StringVar(&lang, "lang", "ir", "ir, loop, program, asm (machine code) or, for --target vulkan, spirv")
-	cmd.Flags().StringVar(&kernel, "kernel", "", "only this kernel")
+	cmd.Flags().StringVar(&kernel, "kernel", "", "print only this kernel")
 	cmd.Flags().BoolVar(&weights, "weights", false,
-		"write all elements of constants into a text of ir, which every command then takes for a model")
+		"print all elements of constants in the text of ir, so that every command takes the text as a model")
 	return cmd
 }
 

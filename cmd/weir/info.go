@@ -17,7 +17,7 @@ import (
 func (c *cli) infoCommand() *cobra.Command {
 	nodes := false
 	cmd := &cobra.Command{
-		Use: "info MODEL", Short: "Say what a model file holds", Args: exactly(1, "one MODEL"),
+		Use: "info MODEL", Short: "Print the contents of a model file", Args: exactly(1, "one MODEL"),
 		Example: `  weir info model.onnx
   weir info model.onnx --nodes`,
 		RunE: func(cmd *cobra.Command, args []string) error { return c.info(cmd.Context(), args[0], nodes) },

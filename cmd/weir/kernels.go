@@ -24,18 +24,18 @@ type kernelsFlags struct {
 func (c *cli) kernelsCommand() *cobra.Command {
 	f := &kernelsFlags{}
 	cmd := &cobra.Command{
-		Use: "kernels MODEL...", Short: "List the kernels that are not what the processor does best, and why",
+		Use: "kernels MODEL...", Short: "List the kernels that do not use the processor's best code, and why",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usageError{fmt.Errorf("at least one MODEL is needed")}
 			}
 			return nil
 		},
-		Long: `List the kernels that are not what the processor does best, and why.
+		Long: `List the kernels that do not use the processor's best code, and why.
 
-A kernel is machine code, portable code in Go, or an operator of the host, which is no loop nest. Listed are those that are not
-machine code, and those of whose machine code a part is slower than it was scheduled to be, each with the reason. bench --profile
-tells what each of them takes.`,
+A kernel is machine code, portable code in Go, or a host operator, which is not a loop nest. The list has the kernels that are not
+machine code, and those whose machine code is in part slower than scheduled, each with the reason. bench --profile prints the
+time that each kernel takes.`,
 		Example: `  weir kernels model.onnx
   weir kernels model.onnx --all
   weir kernels model.onnx --cpu avx2 --dim batch=8

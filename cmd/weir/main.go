@@ -90,14 +90,14 @@ func (c *cli) command() *cobra.Command {
 		Use: "weir", Short: "Run models, and know before how much memory they take",
 		Long: `weir runs, plans, checks, measures and compiles models (ONNX, or its own text).
 
-It tells, before a model runs, exactly how much memory it will take; then it takes exactly that.`,
+Before a model runs, weir prints exactly how much memory it will take.`,
 		Version:       version(),
 		SilenceErrors: true, SilenceUsage: true,
 	}
 	root.SetVersionTemplate("weir {{.Version}}\n")
 	root.PersistentFlags().BoolVar(&c.json, "json", false, "print one JSON value instead of text")
 	root.PersistentFlags().BoolVarP(&c.quiet, "quiet", "q", false, "no progress")
-	root.PersistentFlags().BoolVarP(&c.verbose, "verbose", "v", false, "log what happens to standard error")
+	root.PersistentFlags().BoolVarP(&c.verbose, "verbose", "v", false, "log to standard error")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{flagError(err)} })
 	root.AddCommand(c.runCommand(), c.planCommand(), c.checkCommand(), c.infoCommand(), c.kernelsCommand(),
 		c.dumpCommand(), c.benchCommand(), c.testCommand(), c.compileCommand(), c.envCommand(), c.demoCommand())

@@ -49,38 +49,38 @@ func (f *modelFlags) register(cmd *cobra.Command, c *cli) {
 	f.c = c
 	flags := cmd.Flags()
 	flags.StringArrayVar(&f.dims, "dim", nil,
-		"bind a named dimension, NAME=SIZE, or compile for a range of it, NAME=MIN..MAX; NAME=SIZE..SIZE is a model of "+
-			"that size alone (repeatable)")
+		"NAME=SIZE binds a named dimension, NAME=MIN..MAX compiles for a range of it, and NAME=SIZE..SIZE for that size "+
+			"only (repeatable)")
 	flags.Var(from(&f.threads, 0, 0), "threads", "workers that one run may use (default WEIR_THREADS, else GOMAXPROCS)")
 	flags.Var(from(&f.calls, 1, 1), "calls", "runs that may be active at once")
 	flags.StringVar(&f.target, "target", "",
-		"cpu, vulkan or reference (default WEIR_TARGET, else cpu, or what a compiled model is for)")
-	flags.Var(from(&f.device, 0, 0), "device", "the device's number, as weir env lists them, for --target vulkan")
+		"cpu, vulkan or reference (default WEIR_TARGET, else cpu, or the target of a compiled model)")
+	flags.Var(from(&f.device, 0, 0), "device", "for --target vulkan, the device's number in the list of weir env")
 	flags.StringVar(&f.limits, "limits", "",
-		"for --target vulkan, a device of these limits, here or not: minimum, mobile, desktop, gfx942, and changes such as "+
-			"shared=32768,-float64")
+		"for --target vulkan, assume a device with these limits, which need not be present: minimum, mobile, desktop, "+
+			"gfx942, and changes such as shared=32768,-float64")
 	flags.StringVar(&f.cpu, "cpu", "",
 		"native, avx512amx, avx512bf16, avx512vnni, avx512, avxvnni, avx2 or portable (default WEIR_CPU, else native)")
 	flags.StringVar(&f.precision, "precision", "f32",
-		"f32; bf16 or int8 for products with weights, which then take half or a quarter of the bytes")
-	flags.StringVar(&f.cache, "cache", "f32", "f32, or bf16 or int8: how states of f32 that are caches are stored")
+		"f32, or bf16 or int8: the type of products with weights, which take half or a quarter of the bytes in bf16 or int8")
+	flags.StringVar(&f.cache, "cache", "f32", "f32, bf16 or int8: the type in which f32 states that are caches are stored")
 	flags.StringArrayVar(&f.states, "state", nil,
-		"have runs update an input in place, INPUT=OUTPUT: the output is its new value, such as a cache's (repeatable)")
+		"INPUT=OUTPUT: runs update this input, such as a cache, in place; the output is its new value (repeatable)")
 	flags.StringArrayVar(&f.layouts, "layout", nil,
-		"read an input that lies so in memory, NAME=AXES from the outermost to the innermost, such as x=0,2,3,1; - after "+
-			"an axis runs backwards, * repeats (repeatable)")
+		"NAME=AXES: the order of an input's axes in memory, from the outermost to the innermost, such as x=0,2,3,1; an "+
+			"axis with - is reversed, one with * has stride 0 (repeatable)")
 	flags.BoolVar(&f.exact, "exact", false,
-		"leave out faster formulas than the model's, whose results differ by more than the order of sums makes")
+		"do not use faster formulas than the model's if their results differ by more than the order of sums explains")
 	flags.BoolVar(&f.tune, "tune", false,
-		"time other ways to compute each kernel than the tables choose, for ten to twenty seconds, and take the fastest; "+
-			"NAME=SIZE..SIZE binds a dimension for it")
+		"time alternatives to the tables' choices for each kernel, for ten to twenty seconds, and take the fastest; --dim "+
+			"NAME=SIZE..SIZE binds a dimension for this")
 	flags.Var(&size{to: &f.deviceBudget}, "device-budget",
-		"for --target vulkan, the most of the device's memory that the whole may take")
+		"for --target vulkan, the most memory that the program may take on the device")
 	flags.Var(&size{to: &f.budget}, "budget",
-		"the most memory that the whole may take, such as 512MiB or 8.27MiB, a fraction of a byte rounded up; for --target "+
-			"vulkan, of the host's")
+		"the most memory that the program may take, such as 512MiB or 8.27MiB, rounded up to a whole byte; for --target "+
+			"vulkan, on the host")
 	flags.StringVar(&f.folder, "page-folder", "",
-		"where a budget's files lie: what is spilled, and weights that are paged (default TMPDIR)")
+		"the folder for a budget's files: spilled tensors and paged weights (default TMPDIR)")
 }
 
 // options returns the flags as Options; bound has the dimensions with one value.

@@ -32,15 +32,15 @@ type planFlags struct {
 func (c *cli) planCommand() *cobra.Command {
 	f := &planFlags{}
 	cmd := &cobra.Command{
-		Use: "plan MODEL", Short: "Say exactly how much memory a model will take", Args: exactly(1, "one MODEL"),
-		Long: `Say exactly how much memory a model will take.
+		Use: "plan MODEL", Short: "Print exactly how much memory a model will take", Args: exactly(1, "one MODEL"),
+		Long: `Print exactly how much memory a model will take.
 
-In place of a model, a .csv file is a table of buffers to be placed: a line id,lower,upper,size, then a buffer a line, which is alive
-in the steps from lower to upper-1. A column alignment may follow. Its plan is the smallest, or says by how much it may not be.
+In place of a model, plan takes a .csv file with a table of buffers to place: a line id,lower,upper,size, then a line for each buffer, which is live
+in the steps from lower to upper-1. A column alignment may follow. The plan is the smallest possible, or its output says how far it may be from that.
 
---html writes one page that needs nothing else, for any browser: every buffer as a rectangle of addresses by steps, the lower bound, what is alive at the peak or at any
-other step. Dimensions that are free are drawn at their upper bounds, or at 1. --diff compares two models, in text or on the page; a --dim that only one of them has
-is that one's. --actual runs the model once, on --input or on random values, and compares what its kernels really received with the plan.`,
+--html writes one page for any browser, which needs no other file: every buffer as a rectangle of addresses by steps, the lower bound, and the tensors that are live at
+the peak or at any other step. Free dimensions are drawn at their upper bounds, or at 1. --diff compares two models, as text or on the page; if only one of them has
+a dimension, --dim binds it in that one. --actual runs the model once, on --input or on random values, and compares the memory that its kernels receive with the plan.`,
 		Example: `  weir plan digits.onnx
   weir plan digits.onnx --dim batch=64 --calls 4
   weir plan digits.onnx --json
@@ -57,9 +57,9 @@ is that one's. --actual runs the model once, on --input or on random values, and
 	f.modelFlags.register(cmd, c)
 	f.inputFlags.register(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&f.html, "html", "", "also write this file: a page with the plan drawn, address by step")
+	flags.StringVar(&f.html, "html", "", "also draw the plan, addresses by steps, as a page in this file")
 	flags.StringVar(&f.diff, "diff", "", "compare with the plan of this model")
-	flags.BoolVar(&f.actual, "actual", false, "run once and compare the ranges that kernels received with the plan")
+	flags.BoolVar(&f.actual, "actual", false, "run once, and compare the ranges of memory that kernels receive with the plan")
 	return cmd
 }
 

@@ -28,7 +28,7 @@ func (f *inputFlags) register(cmd *cobra.Command) {
 		"[NAME=]VALUE: a .npy .npz .pb .safetensors .json .png .jpg .bin .txt file, - (npy on standard input), a JSON "+
 			"literal (a sequence is a list of its tensors, null an optional without a value), zeros, random, random:LO..HI "+
 			"(repeatable)")
-	cmd.Flags().Var(from(&f.seed, 0, 0), "seed", "of random values")
+	cmd.Flags().Var(from(&f.seed, 0, 0), "seed", "the seed of random values")
 }
 
 // read makes the inputs. Missing inputs are random if fill is set, and an error otherwise.
@@ -122,14 +122,14 @@ func (c *cli) runCommand() *cobra.Command {
 	f.inputFlags.register(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.output, "output", "", "write the results into this folder")
-	flags.Var(from(&f.top, 0, 0), "top", "rank the last axis and print so many")
-	flags.StringArrayVar(&f.expect, "expect", nil, "NAME=FILE: fail where the output differs (repeatable)")
+	flags.Var(from(&f.top, 0, 0), "top", "rank the elements along the last axis, and print this many")
+	flags.StringArrayVar(&f.expect, "expect", nil, "NAME=FILE: fail if this output differs from the file (repeatable)")
 	flags.Var(from(&f.rtol, 0, 1e-3), "rtol", "relative tolerance of --expect and --compare")
 	flags.Var(from(&f.atol, 0, 1e-7), "atol", "absolute tolerance of --expect and --compare")
-	flags.StringArrayVar(&f.keep, "keep", nil, "also give this tensor of the model's as a result (repeatable)")
-	flags.BoolVar(&f.values, "values", false, "with --json, give all elements of the results")
+	flags.StringArrayVar(&f.keep, "keep", nil, "also return this tensor of the model as a result (repeatable)")
+	flags.BoolVar(&f.values, "values", false, "with --json, print all elements of the results")
 	flags.StringVar(&f.compare, "compare", "",
-		"reference: run the slow reference too, and name the first node that differs")
+		"reference: also run the slow reference, and name the first node whose result differs")
 	return cmd
 }
 

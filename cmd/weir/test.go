@@ -56,10 +56,10 @@ func (c *cli) testCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&pauses, "pauses", false,
-		"collect garbage all the time, and tell how long the collector waited at most")
+		"collect garbage all the time, and print the collector's longest wait")
 	cmd.Flags().BoolVar(&kernels, "kernels", false,
-		"tell how many kernels are not what the processor does best, by reason")
-	cmd.Flags().BoolVar(&strict, "strict", false, "a refusal is a failure too")
+		"print how many kernels do not use the processor's best code, by reason")
+	cmd.Flags().BoolVar(&strict, "strict", false, "count refused cases as failures")
 	return cmd
 }
 
