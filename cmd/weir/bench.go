@@ -47,7 +47,7 @@ how long a run continues after it is cancelled, at random times.`,
 	seconds.above = true
 	cmd.Flags().Var(seconds, "seconds", "how long to measure")
 	cmd.Flags().BoolVar(&f.profile, "profile", false, "add a row for each launch of a kernel")
-	cmd.Flags().BoolVar(&f.pauses, "pauses", false, "measure how long the garbage collector and cancellations wait for runs")
+	cmd.Flags().BoolVar(&f.pauses, "pauses", false, "measure how long garbage collections and cancellations wait for runs")
 	return cmd
 }
 

