@@ -51,8 +51,8 @@ func TestModelsDocument(t *testing.T) {
 	fmt.Fprintf(&b, "\n## Of packages\n\n`make test` takes %d models out of pinned packages and runs them in %d cases "+
 		"(`TestRealModels`), with free and with bound sizes, as artefacts, as machine code and as plain Go. It\n",
 		len(origin), len(models.Cases))
-	fmt.Fprintf(&b, "compares outputs with those recorded from onnxruntime, and each case's memory with the prediction.\n\n| case "+
-		"| model's package | inputs | steps |\n|---|---|---|---:|\n")
+	fmt.Fprintf(&b, "compares outputs with those recorded from onnxruntime, and each case's memory with the prediction.\n"+
+		"\n| case | model's package | inputs | steps |\n|---|---|---|---:|\n")
 	for _, c := range models.Cases {
 		var inputs []string
 		for name, fill := range c.Inputs {
