@@ -28,12 +28,12 @@ type Difference struct {
 func (d *Difference) String() string {
 	text := fmt.Sprintf("%s, computed by %s (%s), differs from the reference: %s", d.Tensor, d.Node, d.Op, d.Detail)
 	if d.Exact {
-		text += "; nothing does with Options.Exact (--exact), and docs/accuracy.md has the bounds of what that leaves out"
+		text += "; no tensor differs with Options.Exact (--exact); docs/accuracy.md has the bounds of what it excludes"
 	}
 	if len(d.Hidden) == 1 {
-		return text + fmt.Sprintf("; it does not if %s is kept", d.Hidden[0])
+		return text + fmt.Sprintf("; it does not differ if %s is kept", d.Hidden[0])
 	} else if d.Hidden != nil {
-		return text + fmt.Sprintf("; it does not if what is between %s and %s is kept", d.Hidden[0],
+		return text + fmt.Sprintf("; it does not differ if the tensors from %s to %s are kept", d.Hidden[0],
 			d.Hidden[len(d.Hidden)-1])
 	}
 	return text

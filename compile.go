@@ -320,7 +320,7 @@ func (p *Program) checkDeviceBudget() error {
 		return nil
 	}
 	if p.memory.Device == nil {
-		return diag.Inputf("a budget of %d bytes of a device's memory, and the program is for none", most).
+		return diag.Inputf("a budget of %d bytes of a device's memory for a program without a device", most).
 			WithFix("compile for --target vulkan, or set Budget")
 	}
 	peak, err := p.memory.Device.Formula(p.options.Calls).Max()

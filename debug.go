@@ -49,7 +49,7 @@ func checkDebug() error {
 	if len(unknownWords) == 0 {
 		return nil
 	}
-	return diag.Inputf("WEIR_DEBUG has %q, which means nothing", strings.Join(unknownWords, ",")).
+	return diag.Inputf("WEIR_DEBUG has the unknown words %q", strings.Join(unknownWords, ",")).
 		WithFix("its words are poison, guard, tight, and without:STEP for a step that weir dump --after knows and that can " +
 			"be left out")
 }

@@ -30,8 +30,9 @@ func (m *Memory) Binding(outputs ...string) (*Memory, error) {
 			return nil, diag.Inputf("the program has no output %q", name).AtTensor(name).WithFix("its outputs are %s",
 				signature.List(s.Outputs))
 		case !s.Outputs[i].Info.Simple() || !s.Owns(s.Outputs[i].Parts[0]):
-			return nil, diag.Unsupportedf("a place of the caller's: it is no tensor of numbers, data decide its size, or it " +
-				"is a part of another").AtTensor(name)
+			return nil, diag.Unsupportedf(
+				"an output in the caller's memory: it is not a tensor of numbers, data determine " +
+					"size, or it lies in the memory of another output").AtTensor(name)
 		}
 		list = append(list, s.Outputs[i].Parts[0])
 	}

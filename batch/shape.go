@@ -110,7 +110,7 @@ func (s *shape) joins(info weir.Info) error {
 	case info.State != "":
 		return diag.Unsupportedf("a batcher for a program with states").AtTensor(info.Name)
 	case info.Layout != "":
-		return diag.Unsupportedf("a batcher for an input that lies otherwise than in row-major order").AtTensor(info.Name)
+		return diag.Unsupportedf("a batcher for an input with a layout than in row-major order").AtTensor(info.Name)
 	case len(info.Shape) == 0 || info.Shape[0].Dim == "" || info.Shape[0].Dim != s.dim:
 		return diag.Inputf("%s does not have the rows of %s first", info, s.inputs[0]).AtTensor(info.Name).
 			WithFix("name the first axis of all inputs alike when the model is exported, and leave out outputs by " +

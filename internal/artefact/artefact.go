@@ -64,7 +64,7 @@ func Read[D, C, S any](data []byte) (a *File[D, C, S], err error) {
 		a = &File[D, C, S]{Artefact: read}
 		about := &a.About
 		if err := json.Unmarshal(read.About, about); err != nil {
-			return diag.Inputf("what the artefact says of its model: %v", err)
+			return diag.Inputf("the artefact's description of its model: %v", err)
 		}
 		if err := signature.Check(about.Inputs, read.Program.Inputs, read.Program.Tensors); err != nil {
 			return err
@@ -147,7 +147,7 @@ func (a *File[D, C, S]) checkInitial() error {
 		}
 		open := func(x signature.Extent) bool { return x.Dim != "" || x.Size < 0 }
 		if !e.Info.Simple() || slices.ContainsFunc(e.Info.Shape, open) {
-			return diag.Inputf("a first value of %s, whose shape runs decide", e.Info).AtTensor(e.Info.Name)
+			return diag.Inputf("a first value of %s, whose shape differs between runs", e.Info).AtTensor(e.Info.Name)
 		}
 		size, err := strided.BytesOf(e.Info.DType, e.Info.Fixed())
 		if err != nil {

@@ -158,7 +158,7 @@ func (s *Session) dimsOf(args []*tensor.Tensor) ([]int64, error) {
 				if _, fixed := extent.Const(); fixed {
 					return nil, diag.Inputf("%s, and the input's is %d", of, want).AtTensor(s.Owner(i).Name)
 				}
-				e := diag.Inputf("%s, and %s is %d by what the other axes and inputs say", of, s.labels.Show(extent), want).
+				e := diag.Inputf("%s, and %s is %d according to the other axes and inputs", of, s.labels.Show(extent), want).
 					AtTensor(s.Owner(i).Name)
 				if named {
 					return nil, e.AtDim(s.labels.Of[name])

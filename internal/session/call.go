@@ -167,11 +167,12 @@ func (c *Call) Bind(name string, g Argument) (err error) {
 			return err
 		}
 	} else if at := s.replaces[i]; at >= 0 {
-		return diag.Inputf("it lies where the state %s does", s.Inputs[at].Info.Name).AtTensor(name).WithFix("bind %s",
-			s.Inputs[at].Info.Name)
+		return diag.Inputf("the output is the state %s, which is updated in place", s.Inputs[at].Info.Name).AtTensor(name).
+			WithFix("bind %s",
+				s.Inputs[at].Info.Name)
 	}
 	if g.owner == donating || g.owner != lending && !input {
-		return diag.Unsupportedf("a call bound to its memory that parts with an argument, which is gone after its first run").
+		return diag.Unsupportedf("a bound call that gives an argument away, which is gone after the first run").
 			AtTensor(name).WithFix("use Program.Run, or bind the tensor to the output as well, which is then written in its " +
 			"place")
 	}
@@ -246,7 +247,7 @@ func (c *Call) part() error {
 				b.taken = false
 				b.t.data.Open()
 			}
-			return diag.Inputf("it is consumed, while somebody closes it, or gives it to another run").
+			return diag.Inputf("it is consumed while another goroutine closes it or gives it to another run").
 				AtTensor(c.session.Inputs[a.port].Info.Name)
 		}
 		a.taken = true

@@ -170,7 +170,8 @@ func (p *packing) part(by *Session) error {
 			if a.t.data.IsShut() {
 				return diag.New(diag.ErrClosed, "the tensor is closed, or was given away").AtTensor(by.Owner(a.port).Name)
 			}
-			return diag.Inputf("it is %s, while somebody reads it", partWords[a.owner]).AtTensor(by.Owner(a.port).Name).
+			return diag.Inputf("it is %s while another run or copy reads it", partWords[a.owner]).
+				AtTensor(by.Owner(a.port).Name).
 				WithFix("wait until the run or the copy that reads it has returned, or lend it")
 		}
 		p.entered = slices.DeleteFunc(p.entered, func(t *Tensor) bool { return t == a.t })

@@ -29,7 +29,7 @@ func (s *Session) lie(args *packing, e signature.Edge, g Argument) error {
 		return diag.Inputf("%s is given, %s is expected", l, info)
 	}
 	if g.owner != lending && g.owner != updating {
-		return diag.Unsupportedf("a tensor that is %s, for an input that lies otherwise", partWords[g.owner]).
+		return diag.Unsupportedf("a tensor that is %s, for an input with a layout", partWords[g.owner]).
 			WithFix("lend it")
 	}
 	order, err := info.Order()
@@ -103,7 +103,7 @@ func (p *packing) copy(by *Session, c copying) (*tensor.Tensor, error) {
 	if err != nil {
 		return nil, err
 	}
-	const fix = "give it as the input is declared to lie, or declare how it lies by Options.Layouts"
+	const fix = "give it in the order that the input declares, or declare its order by Options.Layouts"
 	if err := by.Reserve(bytes); err != nil {
 		return nil, diag.As(err, diag.ErrBudget).AtTensor(c.name).WithFix(fix)
 	}

@@ -110,7 +110,7 @@ func stillBound(module *ir.Module, v *ir.Value) error {
 	for _, e := range v.Type.Shape {
 		for _, name := range e.Vars() {
 			if !told[name] {
-				return diag.Unsupportedf("a layout in which no input tells the dimension %s", name.Text()).AtTensor(v.Name).
+				return diag.Unsupportedf("a layout with which no input determines the dimension %s", name.Text()).AtTensor(v.Name).
 					AtDim(name.Text()).
 					WithFix("leave out the layout: the argument is copied for the run")
 			}

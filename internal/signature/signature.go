@@ -239,12 +239,12 @@ func Check(edges []Edge, ports []program.Port, tensors []program.Tensor) error {
 			}
 			seen[part] = true
 			if rank := e.Info.Form().ComponentRank(i); len(tensors[ports[part].Tensor].Shape) != rank {
-				return diag.Inputf("part %d of %s has not rank %d", i, e.Info, rank).AtTensor(e.Info.Name)
+				return diag.Inputf("part %d of %s does not have rank %d", i, e.Info, rank).AtTensor(e.Info.Name)
 			}
 		}
 	}
 	if at := slices.Index(seen, false); at >= 0 {
-		return diag.Inputf("nothing is said of port %s", ports[at].Name).AtTensor(ports[at].Name)
+		return diag.Inputf("no input or output uses port %s", ports[at].Name).AtTensor(ports[at].Name)
 	}
 	return nil
 }
@@ -262,7 +262,7 @@ func (e Edge) checkLayout(ports []program.Port) error {
 		return nil
 	}
 	if _, err := e.Info.Order(); err != nil || !e.Info.Simple() || e.Info.DType.IsSubByte() || e.hasState(ports) {
-		return diag.Inputf("it cannot lie as %q", e.Info.Layout).AtTensor(e.Info.Name)
+		return diag.Inputf("it cannot have the layout %q", e.Info.Layout).AtTensor(e.Info.Name)
 	}
 	return nil
 }

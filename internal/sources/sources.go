@@ -211,7 +211,8 @@ func writeFirst(from, to *tensor.Tensor, input string) error {
 			to.SetFloat(i, from.Float(i))
 		}
 	default:
-		return diag.Unsupportedf("the first value of a cache that is stored as %s, but zeros", to.DType()).AtTensor(input).
+		return diag.Unsupportedf("a first value other than zeros for a cache that is stored as %s", to.DType()).
+			AtTensor(input).
 			WithFix("store it as f32 or bf16")
 	}
 	return nil
