@@ -26,11 +26,11 @@ type benchFlags struct {
 func (c *cli) benchCommand() *cobra.Command {
 	f := &benchFlags{}
 	cmd := &cobra.Command{
-		Use: "bench MODEL", Short: "Measure how fast a model runs, and what memory it takes", Args: exactly(1, "one MODEL"),
-		Long: `Measure how fast a model runs, and what memory it takes.
+		Use: "bench MODEL", Short: "Measure a model's speed and memory", Args: exactly(1, "one MODEL"),
+		Long: `Measure a model's speed and memory.
 
 Latency is of one run at a time, throughput of --calls runs at once. Speeds are printed beside those of a probe in the same process: f32 multiply-adds in registers, and
-reads from each level of the memory. --profile shows where the time goes, with a row for each kernel: its useful arithmetic, which is the arithmetic that the results need,
+reads from each level of the memory. --profile prints a row for each kernel: its time, its useful arithmetic, which is the arithmetic that the results need,
 the arithmetic that it performs, and its share of the probe's speed, in arithmetic performed or in reads, whichever share is larger.
 
 --pauses instead measures how long others wait for the model's runs: how long Go's garbage collector takes to stop all goroutines, with one collection after the other, and
