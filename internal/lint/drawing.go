@@ -22,7 +22,7 @@ func Draw() string {
 	for _, r := range order {
 		widest = max(widest, len([]rune(r.Name)))
 	}
-	b.WriteString("A room imports only what its arrow names, and floor 0.\n\n```\n")
+	b.WriteString("A room imports only the rooms after its arrow, and those of floor 0.\n\n```\n")
 	rule := func(left, middle string) {
 		fmt.Fprintf(&b, "%s%s%s\n", left, strings.Repeat("─", 5), middle+strings.Repeat("─", widest+64))
 	}

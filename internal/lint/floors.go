@@ -54,7 +54,8 @@ var rooms = []Room{
 	{Floor: 3, Name: "hostop", Purpose: "operators that are neither expansions nor loop nests, in Go",
 		May:     []string{"tensor"},
 		Modules: []string{"golang.org/x/image/bmp", "golang.org/x/image/tiff", "golang.org/x/image/webp"}},
-	{Floor: 3, Name: "traced", Purpose: "loads modules that Go code built", May: []string{"ir"}},
+	{Floor: 3, Name: "traced", Purpose: "functions of weir for array and batch that are not in its API",
+		May: []string{"ir"}},
 	{Floor: 3, Name: "ops", Purpose: "one file per operator: shape rule, meaning, lowerings, gradient, samples",
 		May: []string{"ir", "loop", "tensor", "hostop"}},
 
@@ -86,7 +87,8 @@ var rooms = []Room{
 		May: []string{"loop", "schedule", "target", "tensor", "mem"}},
 	{Floor: 6, Name: "device", Purpose: "the executor's interface to devices with memory of their own",
 		May: []string{"target"}},
-	{Floor: 6, Name: "device/*", Purpose: "streams, worker pools, launch", May: []string{"device", "target", "mem"}},
+	{Floor: 6, Name: "device/*", Purpose: "the processor's workers, and launches on them",
+		May: []string{"device", "target", "mem"}},
 	// The system's Vulkan is a C library: purego calls it without cgo. Windows has a way of its own to load one.
 	{Floor: 6, Name: "device/vulkan", Purpose: "GPUs, through Vulkan", May: []string{"device", "target", "mem"},
 		Modules: []string{"github.com/ebitengine/purego", "golang.org/x/sys/windows"}},
@@ -100,7 +102,7 @@ var rooms = []Room{
 	// Computing in pieces changes ir; the compiler lowers and schedules the result again.
 	{Floor: 8, Name: "compiler/budget", Purpose: "the search for savings that bring a module within a budget",
 		May: []string{"ir", "loop", "pass", "schedule", "memplan", "target", "compiler/live"}},
-	{Floor: 8, Name: "compiler", Purpose: "the pipeline from ir to program, on one screen",
+	{Floor: 8, Name: "compiler", Purpose: "the pipeline from ir to program and code",
 		May: []string{"compiler/live", "compiler/budget", "ir", "loop", "program", "ops", "hostop", "pass", "lower",
 			"schedule", "codegen/*", "codegen/portable", "codegen/amd64", "memplan", "target", "tensor", "mem"}},
 
@@ -135,7 +137,7 @@ var rooms = []Room{
 
 	// Arrays build ir by the operators' constructors, and have weir compile it. A pass divides a function from its
 	// derivative.
-	{Floor: 10, Name: "array", Purpose: "arrays, scopes that own them, and functions of them compiled and differentiated",
+	{Floor: 10, Name: "array", Purpose: "arrays, scopes that own them, compiled functions of arrays, derivatives",
 		May: []string{"weir", "traced", "ir", "ops", "pass", "loop", "tensor", "importer/*", "exporter/*"}},
 	{Floor: 10, Name: "values", Purpose: "tensors from files and literals, and results into files, for the command",
 		May: []string{below}},
@@ -159,7 +161,7 @@ var rooms = []Room{
 	// Elements of data are copied as tensors have them, and checkpoints written as tables of safetensors files.
 	{Floor: 12, Name: "train", Purpose: "training: the step as one program, optimisers, data, checkpoints",
 		May: []string{"weir", "array", "nn", "tensor"}},
-	{Floor: 13, Name: "examples/*", Purpose: "programs a user would write",
+	{Floor: 13, Name: "examples/*", Purpose: "programs as users write them",
 		May: []string{"weir", "examples/digits/data", "examples/train-digits/data", "array", "nn", "train"}},
 	{Floor: 13, Name: "bench/*", Purpose: "models that are timed beside rivals",
 		May: []string{"weir", "array", "nn", "train"}},
