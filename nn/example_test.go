@@ -25,7 +25,7 @@ func Example() {
 	// Output: f32[2,3] [0.weight 0.bias 2.weight 2.bias] 67
 }
 
-// scaled is a layer of one's own.
+// scaled is a custom layer: it multiplies its input by a parameter.
 type scaled struct{ extent int }
 
 func (l *scaled) Declare(d *nn.Declaration) {
@@ -36,7 +36,7 @@ func (l *scaled) Apply(c *nn.Context, x ...*array.Array) []*array.Array {
 	return []*array.Array{c.Mul(x[0], c.Param("gain"))}
 }
 
-// A layer of one's own declares its parameters and computes with them.
+// A custom layer declares its parameters and computes with them.
 func ExampleLayer() {
 	net := nn.Sequential(&scaled{2}, nn.Relu)
 	p := nn.Init(net, 7)
@@ -89,7 +89,7 @@ func ExampleWriteONNX() {
 	// Output: x: f32[batch,4] y0: f32[batch,3]
 }
 
-// Freezing takes parameters out of training, tying makes two of them one.
+// Freeze excludes parameters from training; Tie makes two parameters one.
 func ExampleParams_Tie() {
 	net := nn.Sequential(nn.Embedding(100, 16), nn.Linear(16, 16), nn.Linear(16, 100, nn.NoBias))
 	p := nn.Init(net, 7)

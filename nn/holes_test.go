@@ -10,8 +10,8 @@ import (
 	"github.com/weirml/weir/nn"
 )
 
-// TestResidualLeavesInputs: a residual layer around one that returns its inputs does not change what other layers are
-// given.
+// TestResidualLeavesInputs: a residual layer around a layer that returns its inputs does not change the inputs of other
+// layers.
 func TestResidualLeavesInputs(t *testing.T) {
 	array.AssertNoLeaks(t)
 	same := nn.Lambdas(func(c *nn.Context, x ...*array.Array) []*array.Array { return x })
@@ -31,7 +31,8 @@ func TestResidualLeavesInputs(t *testing.T) {
 	}
 }
 
-// TestNothing: nil, and a store that is closed, are errors of every entry.
+// TestNothing: a nil network, store or array, and a closed store, are typed errors of Predict, with each kind of layer,
+// and of Set; none is internal.
 func TestNothing(t *testing.T) {
 	array.AssertNoLeaks(t)
 	net := nn.Linear(2, 3)

@@ -13,7 +13,7 @@ import (
 	"github.com/weirml/weir/nn"
 )
 
-// ramp is an array of small numbers that differ.
+// ramp returns an array of a shape with the elements sin(1.7·i + 0.3).
 func ramp(s *array.Scope, shape ...int) *array.Array {
 	n := 1
 	for _, e := range shape {
@@ -26,8 +26,8 @@ func ramp(s *array.Scope, shape ...int) *array.Array {
 	return array.From(s, data, shape...)
 }
 
-// TestCache attends to positions one after the other, with states that a compiled function updates, as causal attention
-// does to all at once.
+// TestCache: CachedAttention, compiled with keys and values as states, gives the results of causal attention to all
+// positions at once, if the positions arrive one by one, in several calls of different sizes, or in one call.
 func TestCache(t *testing.T) {
 	for _, heads := range []int{2, 4} {
 		full := nn.MultiHeadAttention(8, 4, nn.Causal, nn.KeyHeads(heads))
@@ -73,14 +73,15 @@ func TestCache(t *testing.T) {
 	}
 }
 
-// TestSharedHeads holds heads of queries that share keys against as many heads of keys.
+// TestSharedHeads: attention with 2 key heads for 4 query heads equals attention with 4 key heads that have the same
+// weights in pairs.
 func TestSharedHeads(t *testing.T) {
 	shared := nn.MultiHeadAttention(8, 4, nn.KeyHeads(2))
 	all := nn.MultiHeadAttention(8, 4)
 	s, p := open(t, shared)
 	q := nn.Init(all, 1)
 	defer q.Close()
-	// Of [in, out] columns: queries, then each head of keys twice, then of values.
+	// The columns of the [in, out] weight: the queries', each key head's twice, and each value head's twice.
 	w := elements(t, p.Get("in_proj_weight"))
 	var columns []int
 	for i := range 8 {
@@ -119,8 +120,8 @@ func TestSharedHeads(t *testing.T) {
 	}
 }
 
-// TestDroppedAttention holds attention that drops weights, of which hardly any is dropped, against attention that does
-// not.
+// TestDroppedAttention: in training, attention with a dropout rate of 1e-7, which hardly drops a weight, gives the
+// results of attention without dropout: also causal, and with a shared key head.
 func TestDroppedAttention(t *testing.T) {
 	for _, options := range [][]nn.Option{nil, {nn.Causal}, {nn.KeyHeads(1)}} {
 		plain, dropping := nn.MultiHeadAttention(8, 4, options...),
@@ -141,6 +142,8 @@ func TestDroppedAttention(t *testing.T) {
 	}
 }
 
+// TestDropout: two layers of rate 0.25 drop elements independently of each other and scale the rest. The key determines
+// the dropped elements, inference drops none, and training without a key is an error that names the layer.
 func TestDropout(t *testing.T) {
 	net := nn.Sequential(nn.Dropout(0.25), nn.Identity, nn.Dropout(0.25))
 	s, p := open(t, net)
@@ -156,7 +159,7 @@ func TestDropout(t *testing.T) {
 			t.Fatalf("an element is %v", v)
 		}
 	}
-	// The two draw apart from each other: 1 − 0.75² of the elements are gone.
+	// The two layers draw independently: 1 − 0.75² of the elements are 0.
 	if math.Abs(float64(zeros)-4375) > 200 || math.Abs(sum-10000) > 400 {
 		t.Errorf("%d of 10000 elements are 0, the sum is %v", zeros, sum)
 	}
@@ -173,7 +176,8 @@ func TestDropout(t *testing.T) {
 	}
 }
 
-// TestEmbeddingIDs gives ids of every rank and integer type (DJL's #3251): the result is the running scope's.
+// TestEmbeddingIDs: ids of ranks 0 to 4, some without elements, and of every integer type select the table's rows; the
+// result belongs to the scope in which the layer runs (DJL's #3251). Ids of f32 are an error.
 func TestEmbeddingIDs(t *testing.T) {
 	net := nn.Embedding(6, 3)
 	s, p := open(t, net)
@@ -215,7 +219,8 @@ func TestEmbeddingIDs(t *testing.T) {
 	}
 }
 
-// TestPaths finds errors that do not say which layer has them, also if the layer only computes.
+// TestPaths: the error of an input that does not fit a layer names the layer's path and settings, the numbers that
+// differ, and the file that called.
 func TestPaths(t *testing.T) {
 	cases := []struct {
 		net   nn.Layer
@@ -257,7 +262,7 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// TestUnsound makes stores of networks whose settings contradict each other: a typed error, and nothing is kept.
+// TestUnsound: New refuses networks with invalid or contradictory settings with a typed error, and keeps no memory.
 func TestUnsound(t *testing.T) {
 	array.AssertNoLeaks(t)
 	for _, net := range []nn.Layer{nn.Conv2d(3, 4, 3, nn.Groups(2)), nn.Conv2d(3, 4, 0),
@@ -277,6 +282,7 @@ func TestUnsound(t *testing.T) {
 // twice declares a name twice.
 type twice struct{}
 
+// Declare declares one name as a parameter and as a buffer.
 func (twice) Declare(d *nn.Declaration) {
 	d.Param("weight", weir.F32, nn.Zeros(), 2)
 	d.Buffer("weight", weir.F32, nn.Zeros(), 2)
@@ -284,7 +290,7 @@ func (twice) Declare(d *nn.Declaration) {
 
 func (twice) Apply(c *nn.Context, x ...*array.Array) []*array.Array { return x }
 
-// TestPositions adds as many of the learnt vectors as there are positions.
+// TestPositions: an input of 1, 3 or 5 positions gets as many of the table's first rows added, in each example.
 func TestPositions(t *testing.T) {
 	net := nn.Positions(5, 2)
 	s, p := open(t, net)
@@ -300,7 +306,8 @@ func TestPositions(t *testing.T) {
 	}
 }
 
-// TestParts computes with the layers that only join others.
+// TestParts compares the results of layers without parameters, such as Residual, Parallel, Concat, Permute and
+// Upsample, on a 2 × 2 array.
 func TestParts(t *testing.T) {
 	double := nn.Lambda(func(c *nn.Context, x *array.Array) *array.Array { return c.Add(x, x) })
 	cases := []struct {
@@ -330,7 +337,8 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// TestReaders applies a network from several goroutines, each in a scope of its own.
+// TestReaders: 8 goroutines apply one network with one store at the same time, each in a scope of its own, without an
+// error.
 func TestReaders(t *testing.T) {
 	net := nn.Sequential(nn.Linear(4, 8), nn.Relu, nn.BatchNorm(8), nn.Linear(8, 2))
 	_, p := open(t, net)

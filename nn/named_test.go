@@ -10,11 +10,11 @@ import (
 	"github.com/weirml/weir/nn"
 )
 
-// namedAxes are the axes of each input that have names when a fixture's network is compiled for every extent: by the
-// beginning of its name, the first that fits.
+// namedAxes gives the names of the axes with which a fixture's network is compiled: the first row whose prefix the
+// fixture's name has.
 var namedAxes = []struct {
 	prefix string
-	inputs []string // of each, a name for each axis; "" has the extent of the fixture
+	inputs []string // for each input, a name for each axis; a dot keeps the fixture's extent
 }{
 	{"linear_rank3", []string{"batch steps ."}},
 	{"conv1d", []string{"batch . width"}}, {"conv_transpose1d", []string{"batch . width"}},
@@ -41,8 +41,8 @@ var namedAxes = []struct {
 	{"", []string{"batch ."}},
 }
 
-// TestNamed compiles every layer once for every extent of its batch, and of its steps or its picture, and holds the
-// results against PyTorch's.
+// TestNamed: each layer, compiled once with names for the extents of its batch and of its steps or image, gives
+// PyTorch's results and has a certificate.
 func TestNamed(t *testing.T) {
 	for name, net := range torchNets {
 		t.Run(name, func(t *testing.T) {
@@ -75,6 +75,7 @@ func TestNamed(t *testing.T) {
 	}
 }
 
+// namedSpecs returns the specs of a fixture's inputs, with the names of namedAxes.
 func namedSpecs(name string, x []*array.Array) (specs []array.Spec) {
 	for _, row := range namedAxes {
 		if !strings.HasPrefix(name, row.prefix) {

@@ -12,7 +12,8 @@ import (
 	"github.com/weirml/weir/nn"
 )
 
-// open opens a scope and a store that the test closes, without leaks.
+// open returns a scope and a network's store; both are closed when the test ends, and memory that is left then fails
+// it.
 func open(t *testing.T, net nn.Layer) (*array.Scope, *nn.Params) {
 	t.Helper()
 	array.AssertNoLeaks(t)
@@ -22,7 +23,7 @@ func open(t *testing.T, net nn.Layer) (*array.Scope, *nn.Params) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		s.Close() // whose error tests look at
+		s.Close() // tests read the scope's error themselves
 		if err := p.Close(); err != nil {
 			t.Error(err)
 		}
@@ -30,7 +31,7 @@ func open(t *testing.T, net nn.Layer) (*array.Scope, *nn.Params) {
 	return s, p
 }
 
-// elements are the elements of an array.
+// elements returns a copy of an array's f32 elements.
 func elements(t *testing.T, a *array.Array) []float32 {
 	t.Helper()
 	list, err := array.Copy[float32](a)
@@ -40,6 +41,8 @@ func elements(t *testing.T, a *array.Array) []float32 {
 	return list
 }
 
+// TestSequential: a network of two linear layers has the expected parameter names, computes what loops in Go compute,
+// and adds nothing to the store's scope.
 func TestSequential(t *testing.T) {
 	net := nn.Sequential(nn.Linear(3, 4), nn.Relu, nn.Linear(4, 2, nn.NoBias))
 	s, p := open(t, net)
@@ -74,6 +77,8 @@ func TestSequential(t *testing.T) {
 	}
 }
 
+// TestShapeErrors: an input of 4 elements to an inner layer of 5 is one error, which names the layer's path, the input,
+// the fix and the calling file.
 func TestShapeErrors(t *testing.T) {
 	inner := nn.Sequential(nn.Relu, nn.Linear(5, 2))
 	net := nn.Sequential(nn.Linear(3, 4), inner)
@@ -92,6 +97,8 @@ func TestShapeErrors(t *testing.T) {
 	}
 }
 
+// TestSharing: a layer that a network contains twice has one set of parameters, Tie makes two parameters one and frees
+// the memory of the first, and Freeze removes names from Trainable. Names and patterns that do not fit are errors.
 func TestSharing(t *testing.T) {
 	shared := nn.Linear(3, 3)
 	net := nn.Sequential(shared, nn.Tanh, nn.Sequential(shared), nn.Linear(3, 3), nn.Linear(3, 3))
@@ -125,6 +132,8 @@ func TestSharing(t *testing.T) {
 	}
 }
 
+// TestInitialisers: for a weight of 200 × 100, each initialiser gives the root mean square that its formula says,
+// within 2%, and stays within its bounds.
 func TestInitialisers(t *testing.T) {
 	cases := []struct {
 		init            nn.Initializer
@@ -156,6 +165,8 @@ func TestInitialisers(t *testing.T) {
 	}
 }
 
+// TestOrthogonal: the rows or columns of a weight, whichever are fewer, are orthogonal to each other and have the
+// length 2 that was given as gain.
 func TestOrthogonal(t *testing.T) {
 	for _, size := range [][2]int{{5, 9}, {9, 5}, {6, 6}} {
 		_, p := open(t, nn.Linear(size[0], size[1], nn.Weights(nn.Orthogonal(2))))
@@ -182,7 +193,7 @@ func TestOrthogonal(t *testing.T) {
 	}
 }
 
-// TestKeys finds parameters that depend on the layers beside them, or not on the key.
+// TestKeys: initial elements depend on the key and the parameter's name, and not on the network's other layers.
 func TestKeys(t *testing.T) {
 	_, p := open(t, nn.Sequential(nn.Linear(3, 4)))
 	_, q := open(t, nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 4)))
@@ -199,7 +210,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestTraced applies a network inside of a compiled function, with parameters that are inputs.
+// TestTraced: a network in a compiled function, with a parameter as an input of the function, computes the same as
+// Predict, and the derivative by that input has its shape.
 func TestTraced(t *testing.T) {
 	net := nn.Sequential(nn.Linear(3, 4), nn.Tanh, nn.Linear(4, 1))
 	s, p := open(t, net)

@@ -9,9 +9,10 @@ import (
 	"github.com/weirml/weir/array"
 )
 
-// TestBatchStatistics: the derivatives of a batch normalised by its own statistics, by what reaches the result, the
-// mean and the variance, are those of the formula spelled out, and so are second derivatives: of ragged batches, of one
-// element to a channel, of none, and with extents that have names.
+// TestBatchStatistics: the derivatives of batchStatistics, of the result, the mean and the variance together, equal
+// those of the same formula written as operations, with and without scale and shift: for several ranks, for one
+// channel, for a batch without elements, and compiled with a named extent. So do second derivatives of some of the
+// cases.
 func TestBatchStatistics(t *testing.T) {
 	array.AssertNoLeaks(t)
 	for i, shape := range [][]int{{4, 3}, {5, 2, 3}, {2, 3, 4, 5}, {33, 1, 7}, {2, 1}, {0, 3, 2}} {
@@ -22,7 +23,7 @@ func TestBatchStatistics(t *testing.T) {
 			}
 			for _, second := range []bool{false, true} {
 				if second && (affine%3 != i%2*3 || shape[0] == 0) {
-					continue // of no elements, the statistics are NaN
+					continue // the statistics of no elements are NaN
 				}
 				t.Run(fmt.Sprintf("%v %d %v", shape, affine, second), func(t *testing.T) {
 					own, plain := n.slopes(array.Custom(n.apply, n.back), second), n.slopes(n.spelled, second)
@@ -48,14 +49,15 @@ func TestBatchStatistics(t *testing.T) {
 	}
 }
 
-// spelled is apply as operations that are differentiated.
+// spelled computes apply's results by operations that have derivatives of their own, without back.
 func (n *batchStatistics) spelled(s *array.Scope, in ...*array.Array) []*array.Array {
 	scale, shift := n.affine(in)
 	mean, variance := s.Mean(in[0], n.axes...), s.Var(in[0], n.axes...)
 	return []*array.Array{s.BatchNorm(in[0], scale, shift, mean, variance, n.epsilon), mean, variance}
 }
 
-// slopes are the derivatives of a function of all results, or those of the sum of their squares.
+// slopes returns the function of the derivatives of a sum over all results of f; if second is true, of the derivatives
+// of the sum of these derivatives' squares.
 func (n *batchStatistics) slopes(f array.Func, second bool) array.Func {
 	first := array.Grad(func(s *array.Scope, in ...*array.Array) []*array.Array {
 		total := s.Number(0)
@@ -76,7 +78,7 @@ func (n *batchStatistics) slopes(f array.Func, second bool) array.Func {
 	})
 }
 
-// compiledFor is what f gives compiled for a batch whose extent has a name.
+// compiledFor returns f's results for in, compiled with a named extent for the first axis of the first input.
 func compiledFor(t *testing.T, s *array.Scope, f array.Func, in []*array.Array) []*array.Array {
 	t.Helper()
 	specs := make([]array.Spec, len(in))
@@ -102,7 +104,7 @@ func compiledFor(t *testing.T, s *array.Scope, f array.Func, in []*array.Array) 
 	return c.Call(s, in...)
 }
 
-// numbers are small numbers that differ.
+// numbers returns an array of a shape with the elements sin(1.7·i + 0.3).
 func numbers(s *array.Scope, shape ...int) *array.Array {
 	count := 1
 	for _, e := range shape {
@@ -115,6 +117,8 @@ func numbers(s *array.Scope, shape ...int) *array.Array {
 	return array.From(s, data, shape...)
 }
 
+// nearly fails the test if two arrays differ by more than 2e-4 of the greatest magnitude, at least 1, or if only one of
+// two elements is NaN.
 func nearly(t *testing.T, got, want *array.Array) {
 	t.Helper()
 	a, err := array.Copy[float32](got)

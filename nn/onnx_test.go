@@ -18,7 +18,7 @@ import (
 	"github.com/weirml/weir/nn"
 )
 
-// written writes a fixture's network, with a named batch where it has one.
+// written returns a fixture's network as an ONNX model. The batch is a named extent, unless several inputs share it.
 func written(t *testing.T, name string, net nn.Layer) []byte {
 	t.Helper()
 	f := readFixture(t, name)
@@ -57,7 +57,7 @@ func written(t *testing.T, name string, net nn.Layer) []byte {
 	return file.Bytes()
 }
 
-// TestONNX writes every layer, and holds what the model computes here against PyTorch's results.
+// TestONNX: the model that is written of each layer gives PyTorch's results when package weir runs it.
 func TestONNX(t *testing.T) {
 	for name, net := range torchNets {
 		if torchTraining[name] {
@@ -97,7 +97,7 @@ func TestONNX(t *testing.T) {
 	}
 }
 
-// TestOnnxruntime holds what onnxruntime computes of the models against PyTorch's results; ONNX's checker takes them.
+// TestOnnxruntime: ONNX's checker accepts the written models, and onnxruntime computes PyTorch's results.
 func TestOnnxruntime(t *testing.T) {
 	python := os.Getenv("WEIR_PYTHON")
 	if python == "" {
@@ -123,7 +123,8 @@ func TestOnnxruntime(t *testing.T) {
 	}
 }
 
-// TestONNXInputs writes networks whose inputs the first layer says, and some that do not say.
+// TestONNXInputs: without specs, WriteONNX takes the input from the first layer, with a named batch. A first layer that
+// does not determine its input, and an operation that ONNX does not have, are errors.
 func TestONNXInputs(t *testing.T) {
 	for _, net := range []nn.Layer{nn.Sequential(nn.Linear(3, 2), nn.Relu), nn.Embedding(5, 3), nn.LSTM(3, 4),
 		nn.Conv2d(2, 3, 3)} {

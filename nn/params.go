@@ -144,8 +144,8 @@ func transpose(to, from []byte, rows, columns int) {
 	}
 }
 
-// entry returns the parameter or buffer of a name, nil if there is none. Any path of a layer that occurs more than once
-// will do.
+// entry returns the parameter or buffer of a name, nil if there is none. For a layer that occurs more than once, each
+// of its paths is accepted.
 func (p *Params) entry(name string) *slot {
 	s, _ := p.find(name)
 	return s

@@ -46,6 +46,7 @@ func wide(shape []int) []int64 {
 // ReadOption is a setting of ReadSafetensors.
 type ReadOption func(o *reading)
 
+// reading holds the settings of ReadSafetensors.
 type reading struct {
 	rename  func(name string) string
 	lenient *Missing

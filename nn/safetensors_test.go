@@ -11,7 +11,8 @@ import (
 	"github.com/weirml/weir/nn"
 )
 
-// TestSafetensors writes a store, reads it into another, and holds the file's layout against PyTorch's.
+// TestSafetensors: a written store is read into another without a difference, and the file has PyTorch's layout. A file
+// that is cut anywhere, or has a byte too many, is an error and changes nothing.
 func TestSafetensors(t *testing.T) {
 	net := nn.Sequential(nn.Linear(3, 2), nn.Relu, nn.Linear(2, 4, nn.NoBias))
 	_, p := open(t, net)
@@ -34,7 +35,7 @@ func TestSafetensors(t *testing.T) {
 			t.Errorf("%s is not what was written", name)
 		}
 	}
-	// Cut anywhere, the store stays as it was.
+	// A file that is cut at any byte is refused.
 	before := elements(t, q.Get("0.weight"))
 	for n := range data {
 		if q.ReadSafetensors(bytes.NewReader(data[:n])) == nil {
@@ -49,6 +50,9 @@ func TestSafetensors(t *testing.T) {
 	}
 }
 
+// TestSafetensorsDifferences: names that only the file or only the store has are an error that lists them, or with
+// Lenient a result. Another shape is always an error. Under selects tensors by prefix, and another float type is
+// converted.
 func TestSafetensorsDifferences(t *testing.T) {
 	_, p := open(t, nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 2)))
 	var file bytes.Buffer

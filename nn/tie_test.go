@@ -11,7 +11,8 @@ import (
 	"github.com/weirml/weir/nn"
 )
 
-// TestTiedTable ties a linear layer's weight to a table of vectors, which lies the other way round.
+// TestTiedTable: a linear layer whose weight is tied to an embedding's table, which has its axes in the opposite order,
+// computes with the table: at once, in derivatives, from a safetensors file and as an ONNX model.
 func TestTiedTable(t *testing.T) {
 	net := nn.Sequential(nn.Embedding(5, 3), nn.Linear(3, 5, nn.NoBias))
 	s, p := open(t, net)
@@ -47,7 +48,7 @@ func TestTiedTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("at once", elements(t, y))
-	// One derivative for both uses, in the table's layout.
+	// The two uses have one derivative, in the table's layout.
 	grad := array.Grad(func(s *array.Scope, in ...*array.Array) []*array.Array {
 		c := nn.Inference(s, p)
 		c.Bind("0.weight", in[0])
@@ -70,7 +71,7 @@ func TestTiedTable(t *testing.T) {
 			}
 		}
 	}
-	// A file of PyTorch's has the weight twice; ours has it once.
+	// A file that PyTorch writes contains the weight twice; this file contains it once.
 	var file bytes.Buffer
 	if err := p.WriteSafetensors(&file); err != nil {
 		t.Fatal(err)
@@ -97,7 +98,7 @@ func TestTiedTable(t *testing.T) {
 	check("as ONNX", run(t, model.Bytes(), "ids", ids))
 }
 
-// run runs a model of one input.
+// run compiles and runs an ONNX model of one input, and returns its first output.
 func run(t *testing.T, model []byte, name string, x *array.Array) []float32 {
 	t.Helper()
 	m, err := weir.LoadBytes(model)
@@ -122,9 +123,10 @@ func run(t *testing.T, model []byte, name string, x *array.Array) []float32 {
 	return out
 }
 
-// odd has a parameter that is called as WriteONNX calls results.
+// odd is a layer whose parameters have names that WriteONNX gives to inputs and results.
 type odd struct{ nothing int }
 
+// Declare declares y0, the factor, and x0, the summand.
 func (*odd) Declare(d *nn.Declaration) {
 	d.Param("y0", weir.F32, nn.Constant(2), 1)
 	d.Param("x0", weir.F32, nn.Constant(3), 1)
@@ -134,7 +136,8 @@ func (*odd) Apply(c *nn.Context, x ...*array.Array) []*array.Array {
 	return []*array.Array{c.Add(c.Mul(x[0], c.Param("y0")), c.Param("x0"))}
 }
 
-// TestONNXNames writes a network whose parameters have the names of inputs and results.
+// TestONNXNames: a network whose parameters have the names of an input and a result is written as a model that computes
+// its results.
 func TestONNXNames(t *testing.T) {
 	s, p := open(t, &odd{})
 	var model bytes.Buffer

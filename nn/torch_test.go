@@ -73,15 +73,16 @@ var torchNets = map[string]nn.Layer{
 	"mlp":         nn.Sequential(nn.Linear(4, 6), nn.Relu, nn.Linear(6, 2)),
 }
 
-// torchTraining are the fixtures that were written in training.
+// torchTraining names the fixtures whose results PyTorch computed in training mode.
 var torchTraining = map[string]bool{"batch_norm_training": true, "batch_norm_1d": true}
 
-// fixture is a file of PyTorch's.
+// fixture is a safetensors file that PyTorch wrote: its table and the bytes of its tensors.
 type fixture struct {
 	list []safetensors.Entry
 	data []byte
 }
 
+// readFixture reads a fixture from testdata/torch.
 func readFixture(t *testing.T, name string) fixture {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("testdata", "torch", name+".safetensors"))
@@ -96,7 +97,7 @@ func readFixture(t *testing.T, name string) fixture {
 	return fixture{list, data[len(data)-r.Len():]}
 }
 
-// floats are a tensor's elements.
+// floats returns a tensor's elements and shape; ok is false if the file does not have it.
 func (f fixture) floats(name string) (list []float64, shape []int, ok bool) {
 	for _, e := range f.list {
 		if e.Name == name {
@@ -109,6 +110,7 @@ func (f fixture) floats(name string) (list []float64, shape []int, ok bool) {
 	return nil, nil, false
 }
 
+// ints converts extents to int.
 func ints(shape []int64) []int {
 	out := make([]int, len(shape))
 	for i, e := range shape {
@@ -117,7 +119,7 @@ func ints(shape []int64) []int {
 	return out
 }
 
-// arrays are the tensors called by a letter and a number.
+// arrays returns the tensors that are named by a letter and the numbers from 0 on, as arrays of s.
 func (f fixture) arrays(t *testing.T, s *array.Scope, letter string) (list []*array.Array) {
 	t.Helper()
 	for i := 0; ; i++ {
@@ -154,7 +156,7 @@ func (f fixture) load(t *testing.T, p *nn.Params) {
 	}
 }
 
-// near compares an array with a tensor of the fixture, up to the rounding of f32.
+// near fails the test if elements differ from the fixture's by more than 2e-5 of the greatest magnitude, at least 1.
 func near(t *testing.T, what string, got []float32, want []float64) {
 	t.Helper()
 	if len(got) != len(want) {
@@ -173,7 +175,7 @@ func near(t *testing.T, what string, got []float32, want []float64) {
 	}
 }
 
-// TestTorch holds each layer's results, derivatives and statistics against PyTorch's.
+// TestTorch compares each layer's results, derivatives and running statistics with PyTorch's.
 func TestTorch(t *testing.T) {
 	files, err := filepath.Glob("testdata/torch/*.safetensors")
 	if err != nil || len(files) != len(torchNets) {
@@ -184,6 +186,7 @@ func TestTorch(t *testing.T) {
 	}
 }
 
+// compareTorch compares a layer with its fixture, and checks that the store's scope gains no byte.
 func compareTorch(t *testing.T, name string, net nn.Layer) {
 	f := readFixture(t, name)
 	s, p := open(t, net)
@@ -226,7 +229,7 @@ func compareTorch(t *testing.T, name string, net nn.Layer) {
 	gradients(t, f, net, p, context, s, x, w)
 }
 
-// gradients holds the derivatives of a weighted sum of the results against PyTorch's.
+// gradients compares the derivatives of a weighted sum of the results, by parameters and inputs, with PyTorch's.
 func gradients(t *testing.T, f fixture, net nn.Layer, p *nn.Params, context func(*array.Scope) *nn.Context,
 	s *array.Scope, x, w []*array.Array) {
 	names := p.Names()
@@ -254,7 +257,7 @@ func gradients(t *testing.T, f fixture, net nn.Layer, p *nn.Params, context func
 		if !ok {
 			t.Fatalf("the fixture has no derivative by %s", name)
 		}
-		// The store's layout becomes the file's as the parameter itself does.
+		// The derivative has the store's layout and the fixture the file's: it is converted as the parameter is.
 		near(t, "the derivative by "+name, inFile(t, p, name, grads[i]), want)
 		_ = shape
 	}
@@ -265,7 +268,8 @@ func gradients(t *testing.T, f fixture, net nn.Layer, p *nn.Params, context func
 	}
 }
 
-// inFile gives an array of a parameter's shape as a file has it, by way of a store that holds it.
+// inFile converts an array from a parameter's layout in the store to its layout in files: it writes the store with the
+// array in place of the parameter, and then sets the parameter back.
 func inFile(t *testing.T, p *nn.Params, name string, a *array.Array) []float32 {
 	t.Helper()
 	s := array.NewScope("kept")
@@ -297,7 +301,8 @@ func inFile(t *testing.T, p *nn.Params, name string, a *array.Array) []float32 {
 	return nil
 }
 
-// TestFixturesAreRead finds a comparison that compares nothing.
+// TestFixturesAreRead: a fixture contains parameters, an input, a result, weights and derivatives, so the other tests
+// compare something.
 func TestFixturesAreRead(t *testing.T) {
 	f := readFixture(t, "mlp")
 	var names []string

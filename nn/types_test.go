@@ -11,7 +11,7 @@ import (
 	"github.com/weirml/weir/nn"
 )
 
-// typed are layers with parameters, of an element type that options may say, and the shape of what each takes.
+// typed lists layers with parameters whose element type is an option, and the shape of an input of each.
 var typed = []struct {
 	build func(o ...nn.Option) nn.Layer
 	shape []int
@@ -30,8 +30,8 @@ var typed = []struct {
 	{func(o ...nn.Option) nn.Layer { return nn.Positions(5, 4, o...) }, []int{2, 3, 4}},
 }
 
-// TestTypes has layers of other element types read parameters of f32 from a file, and holds what they compute against
-// f32.
+// TestTypes: layers of f64, bf16 and f16 read the f32 parameters of a file, and give the f32 layer's results up to the
+// rounding of their type.
 func TestTypes(t *testing.T) {
 	for _, dt := range []weir.DType{weir.F64, weir.BF16, weir.F16} {
 		for _, c := range typed {
@@ -68,8 +68,8 @@ func TestTypes(t *testing.T) {
 	}
 }
 
-// TestParametersOwnNothing: what a layer computes belongs to the scope in which it runs, one operation at a time,
-// compiled and differentiated, never to the scope of its parameters, which is capped.
+// TestParametersOwnNothing: the results of a layer, in inference and in training, belong to the scope in which it runs,
+// and the scope of its parameters gains no array, byte or child.
 func TestParametersOwnNothing(t *testing.T) {
 	check := func(net nn.Layer, input func(s *array.Scope) *array.Array) {
 		t.Run(fmt.Sprint(net), func(t *testing.T) {
@@ -102,7 +102,8 @@ func TestParametersOwnNothing(t *testing.T) {
 	})
 }
 
-// TestScale keeps a scope of the caller's own free of a network's parameters: they are counted apart.
+// TestScale: a network runs in a scope whose limit is less than the size of its parameters, because they belong to the
+// store's scope.
 func TestScale(t *testing.T) {
 	net := nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8))
 	s, p := open(t, net)

@@ -139,6 +139,7 @@ func TestBadCheckpoints(t *testing.T) {
 	}
 }
 
+// write writes a file; an error fails the test.
 func write(t *testing.T, name string, data []byte) {
 	t.Helper()
 	if err := os.WriteFile(name, data, 0o666); err != nil {

@@ -16,7 +16,8 @@ import (
 	"github.com/weirml/weir/nn"
 )
 
-// told is the file that bench/training/finetune.py writes.
+// told is the content of told.json, which bench/training/finetune.py writes: PyTorch's losses and the time of a step,
+// for training of the last layer (Head) and of all layers (Whole).
 type told struct {
 	Size        int
 	Head, Whole struct {
@@ -25,6 +26,7 @@ type told struct {
 	}
 }
 
+// readAs decodes a file of little-endian numbers into a slice.
 func readAs(t *testing.T, path string, into any) {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -85,7 +87,8 @@ func arguments(tr *Trainer, b Batch) weir.Inputs {
 	return in
 }
 
-// finetune trains a model of an exporter for a few steps, and compares the losses.
+// finetune trains a model of an exporter for 15 steps and compares the losses with PyTorch's. It writes the trained
+// model and its prediction into the folder.
 func finetune(t *testing.T, folder, exporter, what string, batch Batch, losses []float64, ms float64) {
 	net, err := FromONNX(filepath.Join(folder, exporter+".onnx"), array.ModelOptions{Untie: true})
 	if err != nil {

@@ -103,7 +103,8 @@ func records(t *testing.T, dir string) (n int) {
 	return n
 }
 
-// TestStopsEarly: Fit ends after epochs without a better loss, and lowers the rate.
+// TestStopsEarly: with a rate of 0, so that the loss stays, Fit ends after 8 epochs by EarlyStopping, and Plateau
+// lowers the rate to its bound. A cancelled context and options without epochs are errors.
 func TestStopsEarly(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := learnable(t, train.DataOptions{})

@@ -14,7 +14,7 @@ import (
 // derivatives, stored at one index among the batch's ids: the index of the last id that names the row. A state, mark,
 // holds that index for each row; it is written before it is read, so it need not be cleared.
 
-// lookup is a place in the network that reads rows of a table.
+// lookup is one read of a table's rows by the network.
 type lookup struct {
 	table int // the table's index among the trainable parameters
 	ids   *array.Array

@@ -13,7 +13,7 @@ import (
 	"github.com/weirml/weir/train"
 )
 
-// table is a network that sums the rows of a table over the ids of an example.
+// table returns a network that sums the rows of a table over the ids of an example.
 func table(rows, extent int) nn.Layer {
 	return nn.Sequential(nn.Embedding(rows, extent), nn.Lambda(func(c *nn.Context, x *array.Array) *array.Array {
 		return c.Sum(x, 1)
@@ -128,7 +128,8 @@ func TestLazyAdam(t *testing.T) {
 	}
 }
 
-// TestLazyTime: a step over a table with a hundred times as many rows takes no longer, up to noise.
+// TestLazyTime: a step over a table of 100,000 rows, or of a million with -long, takes at most about 8 times as long as
+// over a table of 1,000 rows, and its certified peak is at most 8 MiB.
 func TestLazyTime(t *testing.T) {
 	array.AssertNoLeaks(t)
 	step := func(optimiser train.Optimiser, rows int) time.Duration {
@@ -176,6 +177,8 @@ func TestLazyTime(t *testing.T) {
 	}
 }
 
+// TestLazyMisuse: New refuses Options.Lazy if a pattern matches no parameter, a parameter is not a table or is read
+// otherwise than by ids, the optimiser has a slot of another shape, or gradients are accumulated.
 func TestLazyMisuse(t *testing.T) {
 	array.AssertNoLeaks(t)
 	for says, test := range map[string]struct {

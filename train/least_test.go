@@ -21,7 +21,7 @@ func TestLeast(t *testing.T) {
 		"dropout": {Precision: weir.BF16, Accumulate: 3}, "pairs": {Accumulate: 2}, "gru": {}} {
 		nets[name].leastOf(t, name, o)
 	}
-	for range 12 { // products of random widths
+	for range 12 { // linear layers of random widths
 		layers, width := []nn.Layer{}, 24
 		for range 1 + r.IntN(4) {
 			next := 1 + r.IntN(200)

@@ -173,7 +173,8 @@ func NLL(s *array.Scope, out, y *array.Array) *array.Array {
 	return o.ofIDs(s, out, y)
 }
 
-// pairs returns the mean of a function of an output and a target of the same shape.
+// pairs returns a loss: the mean of f over the elements of an output and a target of the same shape. Errors contain
+// name.
 func pairs(name string, f func(s *array.Scope, out, y *array.Array) *array.Array) Loss {
 	return func(s *array.Scope, out, y *array.Array) *array.Array {
 		switch {

@@ -11,8 +11,8 @@ import (
 	"github.com/weirml/weir/train"
 )
 
-// TestNetworks trains one network of each kind: it learns, in batches of several sizes, resumes to the same bits, and a
-// further batch takes the certified bytes.
+// TestNetworks trains one network of each kind, in batches of 6 and 4 examples: after 300 steps the loss is at most
+// half of the first, a restored training continues to the same bits, and the step has a certificate.
 func TestNetworks(t *testing.T) {
 	array.AssertNoLeaks(t)
 	floats := func(n int) []float32 {

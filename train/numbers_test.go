@@ -15,7 +15,7 @@ import (
 	"github.com/weirml/weir/train"
 )
 
-// waves returns n numbers around 0.
+// waves returns n numbers between −1 and 1.
 func waves(n int) []float32 {
 	list := make([]float32, n)
 	for i := range list {
@@ -24,7 +24,7 @@ func waves(n int) []float32 {
 	return list
 }
 
-// trainerOf makes a trainer of a network, closed with its parameters when the test ends.
+// trainerOf makes a trainer of a network by SGD; the trainer and its parameters are closed when the test ends.
 func trainerOf(t *testing.T, net nn.Layer, loss train.Loss, o train.Options) (*train.Trainer, *nn.Params) {
 	t.Helper()
 	p := nn.Init(net, 1)
@@ -41,7 +41,7 @@ func trainerOf(t *testing.T, net nn.Layer, loss train.Loss, o train.Options) (*t
 	return tr, p
 }
 
-// only returns a sequence of one batch.
+// only returns an iterator over one batch.
 func only(b train.Batch) func(func(train.Batch) bool) {
 	return func(yield func(train.Batch) bool) { yield(b) }
 }
@@ -133,7 +133,7 @@ func TestNamedClasses(t *testing.T) {
 	}
 }
 
-// TestEdgeLosses: derivatives of losses at outputs at which a formula has an edge, or is infinite, equal PyTorch's.
+// TestEdgeLosses: the derivatives of losses, at outputs where the formula has a kink or is infinite, equal PyTorch's.
 func TestEdgeLosses(t *testing.T) {
 	array.AssertNoLeaks(t)
 	for _, test := range []struct {
@@ -199,7 +199,8 @@ func TestWideTargets(t *testing.T) {
 	refuses(t, "a loss of integers", err, "it is a float")
 }
 
-// TestOneValue: BatchNorm refuses a batch without a variance, by name, and its running statistics stay numbers.
+// TestOneValue: with every option, a step on one example, of which BatchNorm has no variance, returns NotFinite with
+// Buffers, and the other steps give the same bits as without it.
 func TestOneValue(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := array.NewScope("batch")
@@ -251,7 +252,7 @@ func TestRefusedBetween(t *testing.T) {
 		"scaled": {LossScale: 16}} {
 		for what, b := range bad {
 			if what == "gradients" && (name == "plain" || name == "scaled") {
-				continue // gradients that nothing checks skip the update
+				continue // without options, gradients are not checked; with LossScale they skip the update, see below
 			}
 			for at := range 3 {
 				t.Run(fmt.Sprintf("%s, %s of batch %d", name, what, at), func(t *testing.T) {
@@ -301,8 +302,8 @@ func TestRefusedBetween(t *testing.T) {
 	}
 }
 
-// TestRestoredSettings: a checkpoint of a training with other settings is accepted or refused, by the effect of each
-// setting.
+// TestRestoredSettings: a checkpoint can be restored with another LossScale. With another Accumulate it can be restored
+// only if it contains no accumulated gradients.
 func TestRestoredSettings(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := array.NewScope("batch")
@@ -352,7 +353,8 @@ func TestRestoredSettings(t *testing.T) {
 	}
 }
 
-// TestDroppedLast: iterations of data with DropLast end, for all sizes of batches.
+// TestDroppedLast: with DropLast, loops over data end: a batch size beyond the number of examples is an error of Fit
+// and Evaluate, and the rest of an epoch that is smaller than a batch yields no batch.
 func TestDroppedLast(t *testing.T) {
 	array.AssertNoLeaks(t)
 	data, err := train.NewData(train.Column(waves(40), 4), train.Field{}, train.DataOptions{DropLast: true})

@@ -15,7 +15,8 @@ import (
 	"github.com/weirml/weir/train"
 )
 
-// attends is attention over the rows of an image, as several nodes, with a layer norm and a table that is used twice.
+// attends returns a model of attention over the rows of an image, written as several nodes, with a layer normalisation
+// and a weight that is used twice.
 func attends() *file {
 	f := &file{}
 	f.input("image", wire.Dim("N"), wire.Size(3), wire.Size(8), wire.Size(8))
@@ -40,7 +41,7 @@ func attends() *file {
 	return f
 }
 
-// windows is a grouped convolution, a transposed one, and pooling.
+// windows returns a model of a grouped convolution, a transposed convolution, and a mean over each channel.
 func windows() *file {
 	f := &file{}
 	f.input("image", wire.Dim("N"), wire.Size(3), wire.Size(8), wire.Size(8))
@@ -58,7 +59,7 @@ func windows() *file {
 	return f
 }
 
-// trainedFor trains a model for some steps, and returns the losses.
+// trainedFor trains a network for 50 steps on one batch, and returns the losses.
 func trainedFor(t *testing.T, net nn.Layer, p *nn.Params, batch train.Batch, o train.Options) (losses []float64) {
 	t.Helper()
 	tr, err := train.New(net, p, train.CrossEntropy, train.SGD(0.2), o)
@@ -123,8 +124,8 @@ func TestONNXBF16(t *testing.T) {
 	}
 }
 
-// TestONNXBF16Products: the products of a model that is trained in bf16 are in bf16, also in bodies, and nothing else
-// is.
+// TestONNXBF16Products: in a model that is trained in bf16, every matmul, also in bodies, has a result of bf16 or the
+// attribute dtype f32.
 func TestONNXBF16Products(t *testing.T) {
 	s := array.NewScope("test")
 	defer s.Close()

@@ -15,7 +15,7 @@ import (
 	"github.com/weirml/weir/train"
 )
 
-// inner returns a graph whose values are f32, except the counter and condition of a loop.
+// inner returns the graph of a body or a branch; weights are its initializers.
 func inner(in, out []*wire.ValueInfoProto, weights map[string]*tensor.Tensor,
 	nodes ...*wire.NodeProto) *wire.GraphProto {
 	g := &wire.GraphProto{Name: "body", Input: in, Output: out, Node: nodes}
@@ -25,16 +25,18 @@ func inner(in, out []*wire.ValueInfoProto, weights map[string]*tensor.Tensor,
 	return g
 }
 
+// does returns a node.
 func does(op string, in, out []string, attributes ...*wire.AttributeProto) *wire.NodeProto {
 	return &wire.NodeProto{OpType: op, Input: in, Output: out, Attribute: attributes}
 }
 
-// valueOf declares a value.
+// valueOf declares a value's type and shape.
 func valueOf(name string, dt weir.DType, shape ...*wire.Dimension) *wire.ValueInfoProto {
 	return wire.TensorValue(name, wire.DataTypeOf(dt), shape...)
 }
 
-// looped are models with weights before, after and inside a Scan, a Loop in an If, and a Loop that data end.
+// looped returns models by name: a Scan, a Loop with an If in its body, and a Loop that ends by a condition on data.
+// Their weights lie in the main graph; those of the last model also in the body.
 func looped() map[string]*file {
 	batch := wire.Dim("N")
 	row := func(name string) *wire.ValueInfoProto { return valueOf(name, weir.F32, batch, wire.Size(6)) }
@@ -191,6 +193,7 @@ func TestONNXLoops(t *testing.T) {
 	}
 }
 
+// shapeCount returns the number of elements of a shape.
 func shapeCount(shape []int) int {
 	n := 1
 	for _, e := range shape {

@@ -33,19 +33,23 @@ type file struct {
 	functions []*wire.FunctionProto
 }
 
+// node adds a node. Its name derives from its first output.
 func (f *file) node(op string, in, out []string, attributes ...*wire.AttributeProto) {
 	n := &wire.NodeProto{OpType: op, Input: in, Output: out, Name: out[0] + "_node", Attribute: attributes}
 	f.Node = append(f.Node, n)
 }
 
+// weight adds an initializer.
 func (f *file) weight(name string, t *tensor.Tensor) {
 	f.Initializer = append(f.Initializer, wire.FromTensor(name, t))
 }
 
+// input adds an input of f32.
 func (f *file) input(name string, shape ...*wire.Dimension) {
 	f.Input = append(f.Input, wire.TensorValue(name, wire.DataTypeOf(dtype.F32), shape...))
 }
 
+// bytes adds the outputs and returns the model as a file's bytes.
 func (f *file) bytes(outputs ...string) []byte {
 	f.Name = "main"
 	for _, name := range outputs {
@@ -89,6 +93,7 @@ func convnet(batch *wire.Dimension) *file {
 // trainable are the parameters of convnet.
 var trainable = []string{"/conv/weight", "bn.scale", "bn.shift", "fc.weight", "fc.bias"}
 
+// mustParse returns a model's network and its parameters, which are closed when the test ends.
 func mustParse(t *testing.T, data []byte, o array.ModelOptions) (*train.ONNX, *nn.Params) {
 	t.Helper()
 	net, err := train.ParseONNX(data, o)
@@ -116,9 +121,11 @@ func images(s *array.Scope, n int) train.Batch {
 	return train.Batch{X: array.From(s, x, n, 3, 8, 8), Y: array.From(s, y)}
 }
 
+// elementsOf returns a copy of an array's bytes.
 func elementsOf(a *array.Array) []byte { return bytes.Clone(a.Tensor().Bytes()) }
 
-// sameAsWritten writes a model, and compares the file's results with the store's.
+// sameAsWritten writes a model, and compares the results of the file, by package array and by package weir, with the
+// store's.
 func sameAsWritten(t *testing.T, s *array.Scope, net *train.ONNX, p *nn.Params, x *array.Array) {
 	t.Helper()
 	var out bytes.Buffer
@@ -135,7 +142,7 @@ func sameAsWritten(t *testing.T, s *array.Scope, net *train.ONNX, p *nn.Params, 
 	within(t, "the program", loaded(t, out.Bytes(), x), want, 1e-5)
 }
 
-// loaded is the first output of a file, as package weir runs it.
+// loaded returns the first output of a model that package weir compiles and runs on x.
 func loaded(t *testing.T, data []byte, x *array.Array) []float32 {
 	t.Helper()
 	m, err := weir.LoadBytes(data)
@@ -160,6 +167,7 @@ func loaded(t *testing.T, data []byte, x *array.Array) []float32 {
 	return list
 }
 
+// view returns a copy of an array's elements; an error of its scope fails the test.
 func view(t *testing.T, a *array.Array) []float32 {
 	t.Helper()
 	if err := a.Scope().Err(); err != nil {
@@ -172,6 +180,7 @@ func view(t *testing.T, a *array.Array) []float32 {
 	return slices.Clone(list)
 }
 
+// within fails the test if two lists differ in length, or in an element by more than tolerance · (1 + |want|).
 func within(t *testing.T, what string, got, want []float32, tolerance float64) {
 	t.Helper()
 	if len(got) != len(want) {
@@ -184,6 +193,7 @@ func within(t *testing.T, what string, got, want []float32, tolerance float64) {
 	}
 }
 
+// save writes a file; an error fails the test.
 func save(t *testing.T, path string, data []byte) {
 	t.Helper()
 	if err := os.WriteFile(path, data, 0o600); err != nil {
@@ -196,9 +206,10 @@ func parsed(f *file, outputs []string, o array.ModelOptions) (*train.ONNX, error
 	return train.ParseONNX(f.bytes(outputs...), o)
 }
 
-// halves returns a tensor in f16.
+// halves returns an f32 tensor converted to f16.
 func halves(from *tensor.Tensor) *tensor.Tensor { return converted(from, dtype.F16) }
 
+// converted returns an f32 tensor converted to another float type.
 func converted(from *tensor.Tensor, dt dtype.DType) *tensor.Tensor {
 	t := tensor.Must(tensor.New(dt, from.Shape()...))
 	for i := range t.Len() {
@@ -207,6 +218,7 @@ func converted(from *tensor.Tensor, dt dtype.DType) *tensor.Tensor {
 	return t
 }
 
+// number returns a tensor of one element.
 func number(x float32) *tensor.Tensor { return tensor.Must(tensor.FromSlice([]float32{x})) }
 
 // body returns a graph for an attribute of a node.

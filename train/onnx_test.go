@@ -321,7 +321,8 @@ func TestONNXCut(t *testing.T) {
 	sameAsWritten(t, s, net, p, x)
 }
 
-// TestONNXResume: training of an imported model goes on to the same bits.
+// TestONNXResume: training of an imported model that is resumed from a checkpoint gives the same bits as uninterrupted
+// training.
 func TestONNXResume(t *testing.T) {
 	s := array.NewScope("test")
 	defer s.Close()
@@ -417,7 +418,8 @@ func TestONNXOnnxruntime(t *testing.T) {
 	}
 }
 
-// TestONNXQuantizedBase: layers are trained on top of a quantised model, which stays as it is, and both are written.
+// TestONNXQuantizedBase: a layer after a quantised model is trained, and both are written as one model, which computes
+// the same as the network.
 func TestONNXQuantizedBase(t *testing.T) {
 	f := &file{}
 	f.input("x", wire.Dim("n"), wire.Size(4))

@@ -19,6 +19,7 @@ type pytorch struct {
 	Losses     map[string]json.RawMessage
 }
 
+// fixtures reads testdata/pytorch.json.
 func fixtures(t *testing.T) (p pytorch) {
 	t.Helper()
 	text, err := os.ReadFile("testdata/pytorch.json")
@@ -34,6 +35,7 @@ func fixtures(t *testing.T) (p pytorch) {
 // affine is the layer x·w + b.
 type affine struct{ w, b []float32 }
 
+// Declare declares w and b with the layer's elements.
 func (l *affine) Declare(d *nn.Declaration) {
 	given := func(list []float32) nn.Initializer {
 		t, _ := weir.FromSlice(list)

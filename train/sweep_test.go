@@ -18,7 +18,7 @@ func TestSweep(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := learnable(t, train.DataOptions{})
 	dir := t.TempDir()
-	// memory that the process keeps, such as its cache of programs, exists before the sweep
+	// The first attempt fills the memory that the process keeps, such as its cache of programs.
 	if stage, err := attempt(t, s, dir); err != nil {
 		t.Fatal(stage, err)
 	}
@@ -58,7 +58,8 @@ func TestSweep(t *testing.T) {
 	t.Logf("%d takings refused", refusals)
 }
 
-// attempt trains a little, and closes everything. It returns the stage that failed.
+// attempt makes a trainer, calls its methods and closes it. It returns the first error and the stage in which it
+// occurred.
 func attempt(t *testing.T, s *small, dir string) (stage string, err error) {
 	tr, err := train.New(s.net, s.params, train.CrossEntropy, train.AdamW(0.01), train.Options{})
 	if err != nil {

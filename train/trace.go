@@ -136,7 +136,7 @@ type writing struct {
 	updates []nn.Update
 	rows    map[int]*touched // by parameter: the rows of a lazy table that the batch names
 	marks   map[int]int      // by parameter: the index of a lazy table's mark among the states
-	// known tells whether the loss and the buffers are finite: if only gradients are not, LossScale skips the update
+	// known is true if the loss and the buffers are finite: if only gradients are not, LossScale skips the update
 	known *array.Array
 }
 
