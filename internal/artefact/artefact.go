@@ -1,4 +1,5 @@
-// Package artefact reads compiled programs from files, with the description of the model that each was compiled from.
+// Package artefact reads artefacts: files with a compiled program and a description of the model that it was compiled
+// from.
 package artefact
 
 import (
@@ -16,19 +17,19 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// About describes, in an artefact, the model that it was compiled from. The type arguments are what users see of the
-// model: weir.Description, weir.Condition and weir.Saving.
+// About describes, in an artefact, the model that it was compiled from. The type arguments are the public types
+// weir.Description, weir.Condition and weir.Saving, which this package cannot import.
 type About[Description, Condition, Saving any] struct {
 	Target      string               `json:"target"`
 	Description Description          `json:"description"`
 	Metadata    map[string]string    `json:"metadata"`
 	Proved      []Condition          `json:"proved"`
 	Extents     [][]signature.Extent `json:"extents"` // of the outputs, as the model declares them
-	Inputs      []signature.Edge     `json:"inputs"`  // the program's ports as the user sees them
+	Inputs      []signature.Edge     `json:"inputs"`  // as the user sees them, with the program's ports
 	Outputs     []signature.Edge     `json:"outputs"`
 	Savings     []Saving             `json:"savings,omitempty"`
 	Exhausted   bool                 `json:"exhausted,omitempty"` // see weir.Memory
-	// Initial are the first values of states, by input; zeros are left out.
+	// Initial are the first values of states, by input; values that are all zeros are left out.
 	Initial map[string][]byte `json:"initial,omitempty"`
 }
 
@@ -39,7 +40,7 @@ type File[Description, Condition, Saving any] struct {
 	block *mem.Block // the file's mapping, or nil
 }
 
-// Map maps and reads the artefact in a file.
+// Map maps a file and reads the artefact in it. Close unmaps the file.
 func Map[D, C, S any](f *os.File) (*File[D, C, S], error) {
 	block, err := mem.MapFile(f, filepath.Base(f.Name()))
 	if err != nil {
@@ -80,7 +81,7 @@ func Read[D, C, S any](data []byte) (a *File[D, C, S], err error) {
 	return a, nil
 }
 
-// Inputs returns the inputs, with the shapes of tensors of numbers as the program has them.
+// Inputs returns the inputs. The shapes of tensors of numbers, and the states, are the program's.
 func (a *File[D, C, S]) Inputs() []signature.Edge {
 	list := signature.Typed(a.About.Inputs, a.Program.Inputs, a.Program.Tensors)
 	for i, e := range a.About.Inputs {
@@ -93,7 +94,7 @@ func (a *File[D, C, S]) Inputs() []signature.Edge {
 	return list
 }
 
-// Outputs returns the outputs, with the shapes of tensors of numbers as the program has them.
+// Outputs returns the outputs. The shapes of tensors of numbers are the program's.
 func (a *File[D, C, S]) Outputs() []signature.Edge {
 	return signature.Typed(a.About.Outputs, a.Program.Outputs, a.Program.Tensors)
 }
@@ -128,16 +129,17 @@ func (a *File[D, C, S]) Close() error {
 	return a.block.Close()
 }
 
-// Fixed returns false: no input of an artefact has a value that is compiled in.
+// Fixed returns false: an artefact does not record which inputs had a value in the model's file.
 func (a *File[D, C, S]) Fixed(string) bool { return false }
 
-// First writes a state's first value into a tensor; a value that was left out is zeros.
+// First writes a state's first value into a tensor of zeros; it writes nothing if the artefact leaves the value out.
 func (a *File[D, C, S]) First(input string, to *tensor.Tensor) error {
 	copy(to.Bytes(), a.About.Initial[input])
 	return nil
 }
 
-// checkInitial returns an error unless each first value in an artefact has a state of its size.
+// checkInitial returns an error unless each first value in an artefact belongs to an input that has one, of a fixed
+// shape, and has the input's size.
 func (a *File[D, C, S]) checkInitial() error {
 	found := 0
 	for _, e := range a.Inputs() {

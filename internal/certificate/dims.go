@@ -29,7 +29,7 @@ func Ranges(c *compiler.Compiled, labels *report.Labels) *sym.Dims {
 	return labels.Dims(ir.Narrowed(c.Loop.Dims, entry...))
 }
 
-// Decided returns the labels of the dimensions that data determine and that a formula of the certificate has.
+// Decided returns the labels of the dimensions in a formula of the certificate that data determine.
 func Decided(p *program.Program, labels *report.Labels, formula sym.Expr) map[string]bool {
 	named := map[string]bool{}
 	for _, name := range formula.Vars() {
@@ -44,8 +44,9 @@ func Decided(p *program.Program, labels *report.Labels, formula sym.Expr) map[st
 	return out
 }
 
-// Complete checks a binding of dimensions by their labels, and adds the bounds of those that data determine. decided
-// are the dimensions that sizes depend on.
+// Complete returns a value for every dimension, by label. It takes the values of d, and returns an error if they break
+// a range or a condition. A dimension that data determine and that d leaves out gets its upper bound; without a bound
+// it gets its least value, unless it is in decided, the dimensions that sizes depend on.
 func Complete(p *program.Program, labels *report.Labels, decided map[string]bool, d map[string]int64) (map[string]int64,
 	error) {
 	if err := p.Admits(labels.Values(d)); err != nil {

@@ -7,9 +7,10 @@ import (
 	"github.com/weirml/weir/internal/report"
 )
 
-// Observed returns the bytes that a run with the observed sizes takes: those of the weights that it read, and those of
-// a call. size returns the observed size of a dimension by its public name, bodies says which branches and loops ran,
-// and elsewhere are the storages in the caller's memory.
+// Observed returns the bytes that a run with the observed sizes takes: of the weights that it read, and of its call
+// with scratch for each worker. size returns the observed size of a dimension, by public name; data tells whether data
+// determine it. bodies has the branches and loops that ran, as report.UseOf takes them, and elsewhere the storages in
+// the caller's memory.
 func Observed(x *executor.Executable, p *program.Program, labels *report.Labels, workers int, bodies []uint8,
 	elsewhere map[int]bool, size func(label string, data bool) (int64, bool)) (weights, call int64, err error) {
 	at, values := report.Bindings{}, make([]int64, len(p.Dims))

@@ -26,12 +26,12 @@ func (a Asks) Compiling() int64 {
 // CallPages are the bytes of full pages that one call requests.
 type CallPages struct {
 	Call      int64 // arena, outputs and scratch
-	Heap      int64 // of host functions, on Go's heap
-	Arguments int64 // if made by New
+	Heap      int64 // the most that a host function needs on Go's heap
+	Arguments int64 // the arguments, if weir.New made them
 }
 
-// CallPagesOf returns the pages of a call with a number of workers. most returns the value of a formula, and calls is
-// the number of calls whose sum must fit 64 bits.
+// CallPagesOf returns the pages of a call with a number of workers. most returns the largest value of a formula. It is
+// ErrInput if a term of calls such calls exceeds 64 bits.
 func CallPagesOf(c *compiler.Compiled, workers, calls int, most func(sym.Expr) (int64, error)) (p CallPages,
 	err error) {
 	add := func(total *int64, count int64, x sym.Expr) {

@@ -13,10 +13,10 @@ type Terms struct {
 	Weights, Code                              int64
 	Arena, Outputs, Scratch, LowerBound, Least sym.Expr
 	DataDependent                              sym.Expr // the share of Arena and Outputs that data determine
-	Proven                                     bool     // no plan of the arena is smaller
+	Proven                                     bool     // whether it is proved that no plan of the arena is smaller
 }
 
-// TermsOf returns the terms of a program whose own states take own bytes.
+// TermsOf returns the terms of a program; own is the number of bytes of its own states, which count as weights.
 func TermsOf(c *compiler.Compiled, own int64) Terms {
 	t := Terms{Weights: own, Code: c.Code.Bytes, Arena: c.Arena.Arena, Outputs: c.Outputs, Scratch: c.Scratch,
 		LowerBound: c.Arena.Bound, Least: c.Arena.Least, DataDependent: sym.Const(0), Proven: c.Arena.Proven}

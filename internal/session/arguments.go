@@ -18,13 +18,13 @@ import (
 type Argument struct {
 	kind    sources.Kind // Tensor, Sequence, or Optional for no value
 	tensors []*Tensor
-	lent    *strided.Memory  // memory with strides, instead of tensors
-	data    []*tensor.Tensor // the tensors' elements, once a run has entered them
-	owner   ownership
+	lent    *strided.Memory  // memory with strides, instead of tensors; or nil
+	data    []*tensor.Tensor // the tensors' elements, after a run has entered them
+	owner   ownership        // how the tensor is passed
 }
 
-// Lend returns a tensor as an argument that the run borrows; Donate, Consume and Update pass it as the functions of
-// package weir do.
+// Lend returns a tensor as an argument that the run borrows; Donate, Consume and Update pass a tensor as weir.Donate,
+// weir.Consume and weir.Update do.
 func Lend(t *Tensor) Argument    { return Argument{tensors: t.list()} }
 func Donate(t *Tensor) Argument  { return Argument{tensors: t.list(), owner: donating} }
 func Consume(t *Tensor) Argument { return Argument{tensors: t.list(), owner: consuming} }
@@ -39,7 +39,7 @@ func Absent() Argument { return Argument{kind: sources.Optional} }
 // Strided returns memory with strides as an argument.
 func Strided(l *strided.Memory) Argument { return Argument{lent: l} }
 
-// Lent returns the argument, lent to the run if it is given away.
+// Lent returns the same argument, lent instead of donated, consumed or updated.
 func (g Argument) Lent() Argument {
 	g.owner = lending
 	return g
@@ -82,7 +82,7 @@ func (g Argument) shape() []int64 {
 	return nil
 }
 
-// List implements Arguments.
+// List is a map from names to arguments. It implements Arguments.
 type List map[string]Argument
 
 // Find implements Arguments.
@@ -103,17 +103,17 @@ func (l List) Names() []string { return slices.Collect(maps.Keys(l)) }
 // Len implements Arguments.
 func (l List) Len() int { return len(l) }
 
-// packing holds the tensors of a run's ports while the run uses them. It makes copies where an argument is not in the
-// form that the program reads; release frees them. The ledger counts the copies as the user's.
+// packing holds the tensors of a run's input ports while the run uses them. It makes copies of arguments that are not
+// in the form that the program reads; release frees them. The ledger counts the copies as the user's.
 type packing struct {
-	parts   []*tensor.Tensor // by port
+	parts   []*tensor.Tensor // by input port
 	entered []*Tensor        // the arguments in use until release
-	blocks  []*mem.Block
-	parted  []*parted // the arguments that the caller gives away
-	states  []state   // the tensors that the run updates
-	held    int       // states[:held] are reserved for this run
-	copies  []copying // the arguments that are copied when the run begins
-	// by is the program whose budget the copies have taken reserved bytes from.
+	blocks  []*mem.Block     // the memory of copies
+	parted  []*parted        // the arguments that the caller gives away
+	states  []state          // the tensors that the run updates
+	held    int              // states[:held] are reserved for this run, by update
+	copies  []copying        // the arguments that are copied when the run begins
+	// by is the session from whose budget the copies have taken reserved bytes; nil if they took none.
 	by       *Session
 	reserved int64
 }
@@ -125,7 +125,7 @@ type state struct {
 	port int
 }
 
-// release frees the copies, and ends the use of the arguments.
+// release frees the copies, and ends the use of the arguments. A second call does nothing.
 func (p *packing) release() {
 	for _, b := range p.blocks {
 		b.Close()
@@ -147,7 +147,7 @@ func (p *packing) release() {
 	p.parted, p.states, p.held, p.entered = nil, nil, 0, nil
 }
 
-// allocate returns the allocator for copies with this name.
+// allocate returns an allocator for copies, whose blocks release frees. name is their label in the ledger.
 func (p *packing) allocate(name string) tensor.Allocate {
 	return func(dt dtype.DType, shape ...int64) (*tensor.Tensor, error) {
 		count, err := tensor.Count(shape)
@@ -167,7 +167,8 @@ func (p *packing) allocate(name string) tensor.Allocate {
 	}
 }
 
-// pack adds the tensors of an argument's ports. nothing is the shape of the tensor that represents an absent optional.
+// pack sets parts for the ports of input e from its argument. nothing is the shape of the tensor that represents an
+// absent optional.
 func (p *packing) pack(e signature.Edge, g Argument, nothing []int64) error {
 	if e.Info.Simple() && g.kind == sources.Tensor {
 		p.parts[e.Parts[0]] = g.data[0]

@@ -11,8 +11,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// bindInputs checks the arguments against the program's inputs, makes the tensors of its ports, and reads the
-// dimensions' values. The caller releases the packing, also after an error.
+// bindInputs checks the arguments against the model's inputs. It returns the tensors of the program's input ports and
+// the dimensions' sizes. The caller releases the packing, also after an error.
 func (s *Session) bindInputs(in Arguments) (*packing, []int64, error) {
 	args := &packing{parts: make([]*tensor.Tensor, len(s.prog.Inputs))}
 	list := make([]Argument, len(s.Inputs))
@@ -77,8 +77,8 @@ func (s *Session) bindInputs(in Arguments) (*packing, []int64, error) {
 	return args, dims, err
 }
 
-// nothing returns the shape of the tensor that represents an absent optional: a named dimension has the size that other
-// arguments give it, or 0.
+// nothing returns the shape of the tensor that represents an absent optional: a named dimension has the size that
+// another argument gives it, or 0 if none does.
 func (s *Session) nothing(info signature.Info, list []Argument) []int64 {
 	shape := make([]int64, len(info.Shape))
 	for axis, e := range info.Shape {
@@ -97,7 +97,8 @@ func (s *Session) nothing(info signature.Info, list []Argument) []int64 {
 	return shape
 }
 
-// dimsOf reads the dimensions' values from the arguments' shapes and elements, and checks every extent.
+// dimsOf reads the dimensions' sizes from the shapes and elements of args, the tensors by input port, and checks every
+// extent.
 func (s *Session) dimsOf(args []*tensor.Tensor) ([]int64, error) {
 	prog := s.prog
 	dims := make([]int64, len(prog.Dims))

@@ -21,10 +21,10 @@ type Call struct {
 	use     mem.Gate[*bound] // shut by Close; the last user returns the call to the program
 	alone   sync.Mutex       // held by the goroutine that uses the call
 	inputs  []*Tensor        // lent; nil until bound, or made by Input
-	outputs []*Tensor
-	places  []*Tensor // the caller's tensors that outputs are written to
-	refused error     // the error of the last allocation by Input
-	// disjoint: no state shares memory with another input.
+	outputs []*Tensor        // by output: the tensor that Output made in memory of the call, or nil
+	places  []*Tensor        // by output: the caller's tensor that it is written to, or nil
+	refused error            // the error of the last allocation by Input
+	// disjoint reports that statesApart has found no state that shares memory with another input.
 	disjoint bool
 
 	parting []*parted // the inputs that the next run consumes
@@ -32,7 +32,7 @@ type Call struct {
 
 	data    []*tensor.Tensor // the elements of the inputs, then of the places, while a run uses them
 	entered int              // data[:entered] is in use
-	held    int              // the states among inputs[:held] are being updated
+	held    int              // the states among inputs[:held] are reserved, by update
 }
 
 // enter gives one goroutine access to the call's memory until leave; others wait. ok is false if the call is closed.
@@ -43,7 +43,7 @@ func (c *Call) enter() (b *bound, ok bool) {
 	return b, ok
 }
 
-// try is enter that returns an error instead of waiting.
+// try is enter, but returns an error instead of waiting.
 func (c *Call) try() (*bound, error) {
 	b, ok := c.use.Enter()
 	if !ok {
@@ -63,7 +63,8 @@ func (c *Call) leave() {
 	c.use.Leave()
 }
 
-// NewCall makes a call with these dimensions, as weir.Program.NewCall does.
+// NewCall makes a call with these dimensions, by public name, as weir.Program.NewCall does. All inputs and outputs are
+// tensors of numbers, each with one port; methods of Call use one index for both.
 func (s *Session) NewCall(d map[string]int64) (c *Call, err error) {
 	defer diag.Recover(&err, "binding a call")
 	for _, e := range slices.Concat(s.Inputs, s.Outputs) {
@@ -144,7 +145,7 @@ func (b *bound) dim(s *Session) func(name sym.Name) (int64, bool) {
 	}
 }
 
-// Bind lends a tensor to an input, or makes an output write to a tensor, as weir.Call.Bind does.
+// Bind lends a tensor to an input, or makes the program write an output to a tensor, as weir.Call.Bind does.
 func (c *Call) Bind(name string, g Argument) (err error) {
 	defer diag.Recover(&err, "binding an argument")
 	b, err := c.try()
@@ -212,7 +213,7 @@ func (c *Call) Bind(name string, g Argument) (err error) {
 	return c.bindOutput(b, i, t, inner.Bytes())
 }
 
-// bindInput binds a tensor to an input, for the next run only if it is consumed.
+// bindInput binds a tensor to input i: for the next run only if the tensor is consumed, else for all that follow.
 func (c *Call) bindInput(i int, t *Tensor, owner ownership) error {
 	if owner == consuming && t.block == nil {
 		return diag.Inputf("its memory is not its own, and cannot be consumed by a call").
@@ -226,7 +227,7 @@ func (c *Call) bindInput(i int, t *Tensor, owner ownership) error {
 	return nil
 }
 
-// keep removes an input from those that the next run consumes.
+// keep removes input i from the inputs that the next run consumes.
 func (c *Call) keep(i int) {
 	c.parting = slices.DeleteFunc(c.parting, func(a *parted) bool { return a.port == i })
 }
@@ -274,7 +275,7 @@ func (c *Call) consumed() {
 	c.parting, c.took = c.parting[:0], false
 }
 
-// bindOutput makes output i write to data, the memory of t.
+// bindOutput makes the program write output i to data, the memory of t.
 func (c *Call) bindOutput(b *bound, i int, t *Tensor, data []byte) error {
 	name := c.session.Outputs[i].Info.Name
 	if uintptr(unsafe.Pointer(unsafe.SliceData(data)))%placeAlign != 0 {
@@ -447,7 +448,8 @@ func (c *Call) lend(b *bound, count int, at func(i int) *Tensor) error {
 	return nil
 }
 
-// fits returns an error unless t has the element type and shape of the program's tensor at.
+// fits returns an error unless t has the element type and shape of the program's tensor with index at. info describes
+// the input or output, for the error.
 func (c *Call) fits(b *bound, info signature.Info, at int, t *Tensor) error {
 	want := &c.session.prog.Tensors[at]
 	if t.dtype != want.DType || len(t.shape) != len(want.Shape) {

@@ -9,10 +9,10 @@ import (
 
 // Counts are the counters behind weir.Stats.
 type Counts struct {
-	Runs, Errors, Waits, Waiting, Running atomic.Int64 // the last two in nanoseconds
+	Runs, Errors, Waits, Waiting, Running atomic.Int64 // Waiting and Running are in nanoseconds
 }
 
-// Ended counts a run by the error that it returns; defer it.
+// Ended counts a run as failed if *err is not nil, as succeeded otherwise. Defer it with the address of the result.
 func (c *Counts) Ended(err *error) {
 	if *err != nil {
 		c.Errors.Add(1)
@@ -33,12 +33,13 @@ func (c *Counts) waited(begin time.Time) {
 // files are the mapped files of the model from which runs of a program read weights.
 type files struct {
 	blocks []*mem.Block
-	seen   atomic.Int64 // the time of the last check that found them unchanged, in nanoseconds since began
+	seen   atomic.Int64 // the last check that found them unchanged, in nanoseconds since began; 0: none
 }
 
 // fresh is the time after a check of files in which they are not checked again.
 const fresh = time.Millisecond
 
+// began is the origin of files.seen.
 var began = time.Now()
 
 // Watch sets the files of the model that runs read weights from. The next run checks them.
@@ -50,7 +51,8 @@ func (s *Session) Watch(files []*mem.Block) {
 // Watched returns the files of the last Watch.
 func (s *Session) Watched() []*mem.Block { return s.files.blocks }
 
-// Unchanged returns an error if the size or modification time of a file with weights has changed since it was loaded.
+// Unchanged returns an error if the size or modification time of a watched file has changed since it was loaded. It
+// relies on a check that is younger than fresh.
 func (s *Session) Unchanged() error {
 	if len(s.files.blocks) == 0 {
 		return nil

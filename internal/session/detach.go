@@ -40,8 +40,8 @@ func (r *Results) Detach() (err error) {
 type detaching struct {
 	r     *Results
 	b     *bound
-	taken []*Tensor           // the outputs, which nobody else can read now
-	made  map[*Tensor]*Tensor // by output: its copy, or its new tensor
+	taken []*Tensor           // the outputs' tensors, which nobody else can enter now
+	made  map[*Tensor]*Tensor // by a tensor in taken: its copy, or the new tensor of its storage
 }
 
 // outputs returns the tensors of the results, without states.
@@ -54,7 +54,8 @@ func (r *Results) outputs() (list []*Tensor) {
 	return list
 }
 
-// prepare takes the outputs from other readers, and copies those without storage of their own.
+// prepare takes the outputs from other readers, and copies the outputs without storage of their own. After an error the
+// caller calls undo.
 func (d *detaching) prepare() error {
 	for _, t := range d.r.outputs() {
 		inner, ok := t.data.Enter()
@@ -79,7 +80,7 @@ func (d *detaching) prepare() error {
 	return nil
 }
 
-// copyOf returns a copy of a tensor in its own memory.
+// copyOf returns a copy of a tensor in memory of its own; strings are copied to Go's heap.
 func copyOf(inner *tensor.Tensor) (*Tensor, error) {
 	if inner.DType() == dtype.String {
 		return newTensor(inner.Clone(), nil, nil), nil
@@ -153,7 +154,7 @@ func (r *Results) nameOf(t *Tensor) string {
 	return ""
 }
 
-// closeAll closes tensors, and returns their errors.
+// closeAll closes tensors, and returns their errors joined.
 func closeAll(list []*Tensor) (failed error) {
 	for _, t := range list {
 		failed = errors.Join(failed, t.Close())

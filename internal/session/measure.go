@@ -19,13 +19,13 @@ type Measurement struct {
 	Kernel, Mapped                   int64
 	DeviceCall                       int64            // bytes that the call requested from the device's driver
 	Decided                          map[string]int64 // sizes of the dimensions that data determine
-	// the bodies of branches and loops that ran, in report.WalkBodies' order
+	// Bodies has, for each branch and loop in the order of report.WalkBodies, the bodies that ran, as bits.
 	Bodies []uint8
-	Ranges []executor.Access // that the steps received
+	Ranges []executor.Access // the ranges of memory that the steps received
 }
 
 // Measure runs the program twice on the same inputs, in separate memory filled with two patterns, as
-// weir.Program.Measure does. device returns the bytes that the device's driver was asked for.
+// weir.Program.Measure does. device returns the bytes requested from the device's driver so far; 0 without a device.
 func (s *Session) Measure(ctx context.Context, in Arguments, device func() int64) (m Measurement, err error) {
 	defer diag.Recover(&err, "measuring")
 	args, dims, err := s.bindInputs(in)

@@ -11,13 +11,15 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// held is a tensor of the program for a state, used by runs that get no argument for it. Its memory counts as weights.
+// held is the program's own tensor for a state: runs without an argument for the state use it. Its memory counts as
+// weights.
 type held struct {
 	tensor *Tensor
 	block  *mem.Block
 }
 
-// Initial returns a new tensor with a state's first value in the model's file, as weir.Program.Initial does.
+// Initial returns a new tensor with the first value that the model's file has for a state, as weir.Program.Initial
+// does.
 func (s *Session) Initial(input string) (t *Tensor, err error) {
 	defer diag.Recover(&err, "making a state")
 	i, ok := s.Input(input)
@@ -144,7 +146,7 @@ func (s *Session) OwnPages() (sum int64) {
 	return sum
 }
 
-// FirstValues returns the first values of states for an artefact, by input, without values of zeros only.
+// FirstValues returns the first values of states for an artefact, by input. It leaves out values that are all zeros.
 func (s *Session) FirstValues() (list map[string][]byte, err error) {
 	if s.own == nil {
 		return nil, nil

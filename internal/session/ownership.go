@@ -25,8 +25,8 @@ const (
 // parted is an argument that the caller gives away.
 type parted struct {
 	t      *Tensor
-	port   int
-	owner  ownership
+	port   int        // the input port
+	owner  ownership  // donating or consuming
 	output int        // the output port that gets the donated memory, or −1
 	block  *mem.Block // the memory, once it belongs to the run
 	taken  bool       // it was taken from the caller, and not released yet
@@ -36,8 +36,9 @@ type parted struct {
 // partWords are the participles for errors about an argument that is not lent.
 var partWords = map[ownership]string{donating: "donated", consuming: "consumed", updating: "updated"}
 
-// mayPart checks the arguments that are given away or updated: each has memory of its own, is passed once, and has a
-// use. It records them in args.
+// mayPart checks the arguments that are given away or updated, and records them in args. No other argument may overlap
+// them. Memory that is given away must be the tensor's own, memory that is donated or updated must be writable, and
+// each donation needs an output that can use it.
 func (s *Session) mayPart(args *packing, list []Argument) error {
 	for i, g := range list {
 		info, port := s.Inputs[i].Info, s.Inputs[i].Parts[0]
@@ -81,7 +82,7 @@ func (t *Tensor) owns(whole bool) bool {
 	return t.block != nil || t.of != nil && t.dtype != dtype.String && (!whole || t.port >= 0 && t.of.session.owns[t.port])
 }
 
-// match assigns donated memory to outputs.
+// match sets the output of each donated argument in list. It returns an error if no output can use one of them.
 func (s *Session) match(list []*parted) error {
 	var donated []*parted
 	var ports []int
@@ -147,9 +148,9 @@ func sharing(x, y []byte) bool {
 	return at < other+uintptr(len(y)) && other < at+uintptr(len(x))
 }
 
-// part takes the donated and consumed arguments from the caller, and reserves the states: all of them, or none and an
-// error. Outputs of by's own runs leave their results first, so that these release their call: this run may be waiting
-// for it.
+// part takes the donated and consumed arguments from the caller, all of them or none, and reserves the states. After an
+// error, release ends the reservations. The memory of an output of an earlier run of by leaves that run's call, so that
+// its Results can release the call: this run may be waiting for it.
 func (p *packing) part(by *Session) error {
 	for _, s := range p.states {
 		name := by.Owner(s.port).Name
@@ -189,7 +190,7 @@ func (p *packing) part(by *Session) error {
 			a.t.within.Leave()
 		}
 		if a.block == nil {
-			continue // it is there until it is consumed
+			continue // its memory stays with its tensor until the run has consumed it
 		}
 		moved, err := tensor.Over(a.t.dtype, a.t.shape, a.block.Bytes())
 		if err != nil {
@@ -201,7 +202,8 @@ func (p *packing) part(by *Session) error {
 	return nil
 }
 
-// place gives the call the donated memory for its outputs, and tells it which arguments to release.
+// place gives the call the donated memory for its outputs, and makes it release each consumed argument after its last
+// read.
 func (p *packing) place(c *executor.Call) error {
 	for _, a := range p.parted {
 		if a.owner == consuming {
@@ -248,7 +250,7 @@ func (p *packing) lend(c *executor.Call) (parts []*tensor.Tensor, fill func(), e
 	}, nil
 }
 
-// back returns a tensor that was taken to the caller.
+// back returns a tensor that part took to the caller.
 func (p *packing) back(a *parted) {
 	if a.taken, a.inside = false, false; a.t.of != nil {
 		a.t.of.left.Add(1)
@@ -257,7 +259,8 @@ func (p *packing) back(a *parted) {
 	p.entered = append(p.entered, a.t)
 }
 
-// outside ends the use of the results that the tensor belonged to. After the last tensor it closes them.
+// outside ends the use of the Results in whose memory the tensor lies, and closes them if no other tensor of theirs is
+// left.
 func (a *parted) outside() {
 	if !a.inside {
 		return
@@ -269,7 +272,7 @@ func (a *parted) outside() {
 	a.t.within.Leave()
 }
 
-// done releases a tensor's memory, once.
+// done releases the memory of a tensor that was taken. Otherwise, and on a second call, it does nothing.
 func (a *parted) done() error {
 	if !a.taken {
 		return nil
@@ -284,7 +287,8 @@ func (a *parted) done() error {
 	return err
 }
 
-// Donated returns the output ports that lie in the memory of these inputs if runs donate them.
+// Donated returns, for each of these inputs, the output port that lies in its memory if runs donate all of them. It is
+// ErrInput if no output can use one of them.
 func (s *Session) Donated(inputs []string) (outputs []int, err error) {
 	var list []*parted
 	for _, name := range inputs {

@@ -17,15 +17,15 @@ import (
 // Results are the outputs of a run, as weir.Results. They occupy one of the session's calls until closed.
 type Results struct {
 	session *Session
-	use     mem.Gate[*bound] // shut by Close; the last one out gives the call back
+	use     mem.Gate[*bound] // shut by Close; the last user gives the call back
 	mu      sync.Mutex       // guards tensors, lists and detached
 	tensors []*Tensor        // by output; nil for a sequence and for an optional without a value
 	lists   [][]*Tensor      // by output: the tensors of a sequence
 	ports   []*Tensor        // by the program's output port
-	names   []string
-	closed  *atomic.Bool    // read by the report
-	report  runtime.Cleanup // logs a warning if results are collected that were never closed
-	left    atomic.Int64    // tensors that were neither closed nor consumed
+	names   []string         // by output
+	closed  *atomic.Bool     // read by report; also the key of the results' holder
+	report  runtime.Cleanup  // logs a warning if results are collected that were never closed
+	left    atomic.Int64     // the number of tensors that were neither closed nor given away
 	// detached are the tensors made by Detach, after which the call is released; nil before.
 	detached []*Tensor
 }
@@ -71,7 +71,7 @@ func (s *Session) results(b *bound, args *packing) (*Results, error) {
 		}
 		closed := r.closed
 		r.report = runtime.AddCleanup(r, func(made origin) {
-			defer func() { _ = recover() }() // of the user's logger, on a goroutine of Go's
+			defer func() { _ = recover() }() // the user's logger may panic, on a goroutine of the Go runtime
 			if !closed.Load() {
 				log.Warn("results were never closed, and hold one of their program's calls", "line", made.line(), "bytes", bytes)
 			}
@@ -80,7 +80,7 @@ func (s *Session) results(b *bound, args *packing) (*Results, error) {
 	return r, nil
 }
 
-// outputOf returns output port i of a call as a tensor.
+// outputOf returns output port i of a call as a tensor in the call's memory, guarded by the gate within.
 func outputOf(c *executor.Call, i int, dt dtype.DType, within *mem.Gate[*bound]) (*Tensor, error) {
 	shape, data, err := c.Output(i)
 	if err != nil {
@@ -93,7 +93,7 @@ func outputOf(c *executor.Call, i int, dt dtype.DType, within *mem.Gate[*bound])
 	return newTensor(t, nil, within), nil
 }
 
-// add unpacks one output from its ports.
+// add appends one output to the results, unpacked from its ports.
 func (r *Results) add(e signature.Edge) error {
 	var one *Tensor
 	var list []*Tensor
@@ -187,7 +187,7 @@ func (r *Results) Close() error {
 	return nil
 }
 
-// lost counts a tensor that was closed or consumed. After the last one, it closes the results.
+// lost counts a tensor that was closed. After the last tensor it closes the results.
 func (r *Results) lost() {
 	if r.left.Add(-1) == 0 {
 		r.Close()
@@ -198,7 +198,7 @@ func (r *Results) lost() {
 func (r *Results) part(b *bound) {
 	for i, t := range r.ports {
 		if r.session.replaces[i] < 0 {
-			t.data.Shut() // which closes what was donated for it
+			t.data.Shut() // if the output lies in donated memory, its last user releases the memory
 		}
 	}
 	r.report.Stop()

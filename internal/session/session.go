@@ -1,6 +1,9 @@
 // Package session runs a compiled program for several goroutines. It checks the arguments of runs, shares the program's
-// calls among them, hands out results, and returns all memory to the ledger when its last user is done. The package
-// weir gives its types the names and the documentation that users see.
+// calls among the runs, returns results, and releases all memory after the last use. Package weir exports these types
+// under its own names, with the documentation for users.
+//
+// Inputs and outputs are the model's, as users see them. Ports are the program's tensors for them: an input that is a
+// sequence, an optional or of strings has several.
 package session
 
 import (
@@ -27,18 +30,18 @@ import (
 
 // Options are the settings of a session.
 type Options struct {
-	Calls  int          // runs that may be active, or have results that are not closed, at once
+	Calls  int          // the most runs that may be active, or have results that are not closed, at once
 	Budget int64        // the most bytes that the program may take; 0: no limit
-	Poison bool         // close calls instead of keeping them idle: see WEIR_DEBUG
+	Poison bool         // closes a call after its run, instead of keeping it for the next: see WEIR_DEBUG
 	Logger *slog.Logger // nil: silent
-	// Recheck returns an error if code that is compiled for these dimensions is not valid for them.
+	// Recheck returns an error unless the conditions that are not proved for all dimensions are proved for these.
 	Recheck func(dims []int64) error
 	// Read maps all of the model's files until done is called; First writes the first value of a state into a tensor.
 	Read  func() (done func(), err error)
 	First func(input string, to *tensor.Tensor) error
 	// InFile adds the model's file to an error.
 	InFile func(err error) error
-	// Torn makes the error of a run that failed after it had begun to write these states.
+	// Torn returns the error of a run that failed with err after it had begun to write these states.
 	Torn func(states []string, err error) error
 	// End releases what the session's owner holds, after the executable is closed.
 	End func() error
@@ -53,12 +56,12 @@ type Session struct {
 	prog     *program.Program
 	labels   *report.Labels
 	engine   mem.Gate[*executor.Executable] // its code and weights, shut by Close; the last user releases all memory
-	ledger   any                            // the owner of its blocks in the ledger
+	ledger   any                            // the owner of the program's blocks in the ledger
 	made     origin                         // the stack of its compilation
-	becomes  []int                          // by input's port: the output that replaces it; −1 if it is no state
-	replaces []int                          // by output's port: the input that it replaces; −1 if there is none
-	owns     []bool                         // by output's port: its storage can lie in other memory
-	own      []held                         // by input: the states that the program has tensors for; nil if there are none
+	becomes  []int                          // by input port: the output port that replaces it; −1 if it is no state
+	replaces []int                          // by output port: the input port that it replaces; −1 if there is none
+	owns     []bool                         // by output port: whether its storage can lie in other memory
+	own      []held                         // by input: the program's own tensor for a state; nil if there are none
 	files    files                          // the files that runs read in place
 
 	slots chan struct{} // one for each call that may be active
@@ -73,13 +76,13 @@ type Session struct {
 	taken atomic.Int64 // bytes taken of room
 }
 
-// bound is a call for fixed dimensions.
+// bound is a call with its dimensions' sizes, in the order of the program's dimensions.
 type bound struct {
 	call *executor.Call
 	dims []int64
 }
 
-// New returns a session without a program, which Reserve may already be called of.
+// New returns a session without a program. Start gives it the program; Reserve may be called before Start.
 func New(o Options) *Session {
 	return &Session{options: o, slots: make(chan struct{}, o.Calls), closed: make(chan struct{}), made: here()}
 }
@@ -100,7 +103,8 @@ func (s *Session) Start(p *program.Program, labels *report.Labels, x *executor.E
 	return nil
 }
 
-// Enter returns the program's code and weights, which stay valid until Leave.
+// Enter returns the program's code and weights, which stay valid until Leave. It is ErrClosed after Close; then Leave
+// must not be called.
 func (s *Session) Enter() (*executor.Executable, error) {
 	x, ok := s.engine.Enter()
 	if !ok {
@@ -112,12 +116,12 @@ func (s *Session) Enter() (*executor.Executable, error) {
 // Leave ends the use that Enter began.
 func (s *Session) Leave() { s.engine.Leave() }
 
-// Active returns the calls that are running, bound to a Call, or have results that are not closed, and the most that
-// there may be.
+// Active returns the number of calls that are running, are bound to a Call, or have results that are not closed; and
+// the most that there may be, Options.Calls.
 func (s *Session) Active() (now, most int) { return len(s.slots), cap(s.slots) }
 
-// Holdings returns the blocks of the program's calls, from the ledger. made are the frames of its user's code that
-// compiled it, if the session is open.
+// Holdings returns the blocks of the program's calls, from the ledger. If the session is open, made has the frames of
+// the user's code that compiled the program.
 func (s *Session) Holdings() (list []mem.Holding, made []runtime.Frame, open bool) {
 	if _, err := s.Enter(); err != nil {
 		return mem.Holdings(s.ledger), nil, false
@@ -126,7 +130,7 @@ func (s *Session) Holdings() (list []mem.Holding, made []runtime.Frame, open boo
 	return mem.Holdings(s.ledger), mem.Users(s.made[:]), true
 }
 
-// Owns reports whether output port i has storage that can lie in other memory.
+// Owns reports whether output port i has storage of its own, which the caller can provide or take.
 func (s *Session) Owns(i int) bool { return s.owns[i] }
 
 // NewValue returns the output port that replaces an input port; −1 if the input is no state.
@@ -135,10 +139,11 @@ func (s *Session) NewValue(port int) int { return s.becomes[port] }
 // label returns the public name of a dimension of the program.
 func (s *Session) label(dim int) string { return s.labels.Of[s.prog.Dims[dim].Name] }
 
-// SetRoom sets the bytes that the budget leaves for sizes that data determine.
+// SetRoom sets the bytes that the budget leaves for sizes that data determine: Reserve takes them.
 func (s *Session) SetRoom(bytes int64) { s.room = bytes }
 
-// Reserve takes bytes from the budget's room, or returns them if bytes is negative.
+// Reserve takes bytes from the budget's room, or returns them if bytes is negative. It is ErrBudget, and takes nothing,
+// if the room is too small; without a budget it only counts.
 func (s *Session) Reserve(bytes int64) error {
 	if taken := s.taken.Add(bytes); s.options.Budget > 0 && bytes > 0 && taken > s.room {
 		s.taken.Add(-bytes)
@@ -199,7 +204,8 @@ func (s *Session) run(ctx context.Context, c *executor.Call, args []*tensor.Tens
 	return c.Run(ctx)
 }
 
-// Bind returns the values that arguments give the program's dimensions, without those that data determine.
+// Bind returns the sizes that arguments give the program's dimensions, by public name, without the dimensions that data
+// determine.
 func (s *Session) Bind(in Arguments) (d map[string]int64, err error) {
 	defer diag.Recover(&err, "binding dimensions")
 	args, values, err := s.bindInputs(in)
@@ -216,18 +222,19 @@ func (s *Session) Bind(in Arguments) (d map[string]int64, err error) {
 	return d, nil
 }
 
-// Prepare makes the first call, for these dimensions, so that the first run takes no longer than those that follow. If
-// memory is refused, a run asks again.
+// Prepare makes the first call, for these dimensions, so that the first run takes no longer than later ones. If memory
+// is refused, it does nothing: the first run makes the call.
 func (s *Session) Prepare(dims []int64) {
 	if b, err := s.acquire(context.Background(), dims); err == nil {
 		s.release(b)
 	}
 }
 
-// holder is an open result or call with the stack that made it. It does not keep the result from being collected.
+// holder is a record of an open Results or Call, with the stack that made it. Its key is not the Results, which Go's
+// collector may therefore collect.
 type holder struct {
-	key  any
-	what string
+	key  any    // identifies the holder for drop
+	what string // "result" or "call"
 	made origin
 }
 
@@ -245,7 +252,8 @@ func (s *Session) drop(key any) {
 	s.held = slices.DeleteFunc(s.held, func(h holder) bool { return h.key == key })
 }
 
-// acquire returns a call for the given dimensions. It waits until a call is free, or until ctx ends.
+// acquire returns a call for the given dimensions, for use until release. It waits until a call is free, or until ctx
+// ends.
 func (s *Session) acquire(ctx context.Context, dims []int64) (b *bound, err error) {
 	x, err := s.Enter()
 	if err != nil {
@@ -273,7 +281,7 @@ func (s *Session) acquire(ctx context.Context, dims []int64) (b *bound, err erro
 	return s.take(x, dims)
 }
 
-// busy names the source line of the oldest holder of a call, for errors.
+// busy describes why no call is free, for errors: it names the source line of the oldest open Results or Call.
 func (s *Session) busy() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -314,7 +322,7 @@ func (s *Session) take(x *executor.Executable, dims []int64) (*bound, error) {
 
 // bind allocates the memory of a call for the given dimensions.
 func (s *Session) bind(x *executor.Executable, dims []int64) (*executor.Call, error) {
-	if err := x.Check(dims); err != nil { // conditions that the program states come before those that are only unproved
+	if err := x.Check(dims); err != nil { // before Recheck: this error names a condition of the model
 		return nil, err
 	}
 	if err := s.options.Recheck(dims); err != nil {
@@ -323,7 +331,7 @@ func (s *Session) bind(x *executor.Executable, dims []int64) (*executor.Call, er
 	return x.Bind(dims)
 }
 
-// release makes a call idle again, or closes it if WEIR_DEBUG=poison is set.
+// release makes a call idle again, or closes it if Options.Poison is set. It frees the slot that acquire took.
 func (s *Session) release(b *bound) {
 	defer func() { // after a panic, too
 		<-s.slots
@@ -340,7 +348,7 @@ func (s *Session) release(b *bound) {
 	}
 }
 
-// Taken returns the bytes that Reserve has taken and that were not returned.
+// Taken returns the bytes that Reserve has taken, less the returned ones.
 func (s *Session) Taken() int64 { return s.taken.Load() }
 
 // CloseIdle releases the memory of the calls that nobody uses.

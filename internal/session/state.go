@@ -10,7 +10,7 @@ import (
 	"github.com/weirml/weir/internal/signature"
 )
 
-// setStates records which outputs replace inputs.
+// setStates sets becomes and replaces, and Info.State of each input, from the program.
 func (s *Session) setStates() {
 	prog := s.prog
 	s.becomes, s.replaces = make([]int, len(prog.Inputs)), make([]int, len(prog.Outputs))
@@ -46,13 +46,14 @@ func (s *Session) maySupply(info signature.Info, g Argument) error {
 var ownerWords = map[ownership]string{lending: "a tensor that is lent", donating: "one that is donated",
 	consuming: "one that is consumed", updating: "one to be updated"}
 
-// updates are the byte ranges that runs are updating, in whichever tensors.
+// updates are the byte ranges that runs of all sessions are updating.
 var updates struct {
 	sync.Mutex
 	list [][]byte
 }
 
-// update reserves memory for one run, until updated. It returns an error if another run is updating any of it.
+// update reserves memory for one run, until updated is called. It returns an error, for the argument with this name, if
+// another run is updating any of the bytes.
 func update(data []byte, name string) error {
 	if len(data) == 0 {
 		return nil
@@ -95,7 +96,7 @@ func writable(data []byte, name string) error {
 	return nil
 }
 
-// torn returns err by Options.Torn if the run had begun to write states.
+// torn returns the error of a run that ended with err: by Options.Torn if the run had begun to write states, else err.
 func (s *Session) torn(err error, c *executor.Call) error {
 	if err == nil {
 		return nil
@@ -112,7 +113,8 @@ func (s *Session) torn(err error, c *executor.Call) error {
 	return s.options.Torn(names, s.full(err, c))
 }
 
-// full adds to an error the state that an argument would have overflowed.
+// full adds the name and shape of a state to an input error that names no tensor, if the last step was writing the
+// state: its new elements may not fit.
 func (s *Session) full(err error, c *executor.Call) error {
 	e, is := err.(*diag.Error)
 	if !is || e.Kind != diag.ErrInput || e.Tensor != "" || e.Fix != "" {

@@ -12,14 +12,16 @@ import (
 
 // copying is an argument to copy for a run.
 type copying struct {
-	name  string
-	port  int
-	from  *strided.Memory
-	order strided.Order
-	shape []int64
+	name  string          // the input's
+	port  int             // the input port
+	from  *strided.Memory // the argument
+	order strided.Order   // the order of the axes in the copy
+	shape []int64         // of the copy, in that order
 }
 
-// lie adds an argument in strided memory, or for an input with a layout, to args.
+// lie sets the port of input e from an argument in strided memory, or from any argument if the input has a layout. If
+// the memory is not in the input's order, the port gets a copy if its elements are dimensions; otherwise it gets a
+// tensor without elements, and copyAll makes the copy.
 func (s *Session) lie(args *packing, e signature.Edge, g Argument) error {
 	l, info := g.lent, e.Info
 	if l == nil {
@@ -46,7 +48,7 @@ func (s *Session) lie(args *packing, e signature.Edge, g Argument) error {
 	t, err := l.In(order)
 	if t == nil && err == nil {
 		c := copying{info.Name, port, l, order, strided.Laid(l.Shape, order, 1)}
-		if s.prog.Inputs[port].Elements != nil { // they are dimensions
+		if s.prog.Inputs[port].Elements != nil { // bindInputs reads them
 			t, err = args.copy(s, c)
 		} else if t, err = tensor.Outline(l.DType, c.shape); err == nil {
 			args.copies = append(args.copies, c)
@@ -56,7 +58,8 @@ func (s *Session) lie(args *packing, e signature.Edge, g Argument) error {
 	return err
 }
 
-// repeats checks the extents of arguments along repeated axes ("*"), which the memory's shape does not have.
+// repeats checks the extents of arguments along repeated axes ("*"). dimsOf cannot: the tensors of ports do not have
+// these extents.
 func (s *Session) repeats(list []Argument, dims []int64) error {
 	for i, e := range s.Inputs {
 		info := e.Info
@@ -85,7 +88,7 @@ func (s *Session) repeats(list []Argument, dims []int64) error {
 	return nil
 }
 
-// copyAll copies a run's arguments, once the run may begin. release frees the copies.
+// copyAll makes the copies that lie has left for later, when the run may begin. release frees them.
 func (p *packing) copyAll(by *Session) error {
 	for _, c := range p.copies {
 		t, err := p.copy(by, c)
@@ -97,7 +100,7 @@ func (p *packing) copyAll(by *Session) error {
 	return nil
 }
 
-// copy copies an argument for a run. It reserves the bytes in the budget first.
+// copy returns a copy of an argument for a run. It reserves the bytes in the budget first.
 func (p *packing) copy(by *Session, c copying) (*tensor.Tensor, error) {
 	bytes, err := strided.BytesOf(c.from.DType, c.shape)
 	if err != nil {
@@ -117,7 +120,8 @@ func (p *packing) copy(by *Session, c copying) (*tensor.Tensor, error) {
 	return tensor.Over(c.from.DType, c.shape, block.Bytes())
 }
 
-// unlaid returns a run's arguments in row-major order, as the model declares them.
+// unlaid returns the tensors of a run's input ports in row-major order, as the model declares the inputs. It copies the
+// arguments of inputs with layouts to Go's heap.
 func (s *Session) unlaid(args *packing, in Arguments) ([]*tensor.Tensor, error) {
 	parts := slices.Clone(args.parts)
 	for _, e := range s.Inputs {

@@ -21,14 +21,15 @@ type Tensor struct {
 	data   mem.Gate[*tensor.Tensor]
 	block  *mem.Block        // its own memory, or nil
 	of     *Results          // the results that it is an output of, or nil
-	port   int               // the program's output port, if the tensor is all of it; else −1
+	port   int               // the output port, if the tensor is all of the port's tensor; else −1
 	within *mem.Gate[*bound] // the gate of the results or the call whose memory it lies in, or nil
 	failed error             // the error of releasing its memory
-	fixed  bool              // its memory may only be read
+	fixed  bool              // runs may only read its memory
 	alone  [1]*Tensor        // itself: an argument is a list of tensors, and this list needs no allocation
 }
 
-// newTensor makes a tensor of an inner one, in its own block or in memory guarded by the gate within.
+// newTensor makes a tensor with the elements of inner, which lie in the tensor's own block, or in memory guarded by the
+// gate within; if both are nil, the tensor borrows them.
 func newTensor(inner *tensor.Tensor, block *mem.Block, within *mem.Gate[*bound]) *Tensor {
 	t := &Tensor{dtype: inner.DType(), shape: inner.Shape(), block: block, within: within, port: -1}
 	t.alone[0] = t
@@ -42,8 +43,8 @@ type ender Tensor
 // Last implements the owner of a mem.Gate.
 func (t *ender) Last() { (*Tensor)(t).end() }
 
-// array is a tensor with everything it consists of, in one object on Go's heap: each operation of the package array
-// makes one for its result.
+// array is a tensor with its block and its shape in one object on Go's heap: each operation of package array makes one
+// for its result.
 type array struct {
 	outer Tensor
 	inner tensor.Tensor
@@ -52,8 +53,8 @@ type array struct {
 	sizes [4]int64
 }
 
-// NewArray is NewTensor for an array made at the line of program counter at. Its elements are zero only if zeroed is
-// true.
+// NewArray is NewTensor for package array. at is the program counter of the line that the ledger names as the origin.
+// Unless zeroed is true, the elements have arbitrary values.
 func NewArray(dt dtype.DType, shape []int, at uintptr, zeroed bool) (*Tensor, error) {
 	w := &array{at: [1]uintptr{at}}
 	sizes := w.sizes[:0]
@@ -100,8 +101,8 @@ func NewTensor(dt dtype.DType, sizes []int64) (*Tensor, error) {
 // Borrow returns a tensor in the memory of inner, which Close leaves alone.
 func Borrow(inner *tensor.Tensor) *Tensor { return newTensor(inner, nil, nil) }
 
-// Foreign is weir.Foreign: a tensor in memory of other code, which only a run may write if fixed is false. release is
-// called after the last reader; nil borrows the memory.
+// Foreign is weir.Foreign: it returns a tensor in memory of other code. Runs may write the memory unless fixed is true.
+// release is called after the last reader; if it is nil, the tensor borrows the memory.
 func Foreign(dt dtype.DType, data unsafe.Pointer, fixed bool, release func(), sizes []int64) (*Tensor, error) {
 	if dt == dtype.String {
 		return nil, diag.Unsupportedf("strings in memory that other code made").WithFix("copy them by FromSlice")

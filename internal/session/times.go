@@ -14,8 +14,8 @@ type StepTime struct {
 	Time  time.Duration
 }
 
-// Times runs the program runs times and returns the dimensions, and the times of the steps in each run. Steps that did
-// not run are left out.
+// Times runs the program runs times. It returns the sizes of the program's dimensions, and for each run a map from the
+// steps that ran to their times. Donated and consumed arguments stay with the caller.
 func (s *Session) Times(ctx context.Context, in Arguments, runs int) (dims []int64, list []map[program.Step]StepTime,
 	err error) {
 	defer diag.Recover(&err, "profiling")

@@ -12,8 +12,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Lay gives inputs layouts. The module's parameter becomes the memory; nodes after it turn the memory into the input,
-// and kernels read through them if they can.
+// Lay gives inputs layouts: layouts maps their names to orders of axes, in the syntax of weir.Layout. The module's
+// parameter for such an input becomes a tensor in the order of the memory, and nodes (slice, transpose, expand) compute
+// the input from it. Kernels read through these nodes if they can.
 func (s *Signature) Lay(module *ir.Module, layouts map[string]string) (err error) {
 	defer ir.Catch(&err)
 	var repeated []*ir.Value
@@ -64,7 +65,8 @@ func mayLay(module *ir.Module, info Info, v *ir.Value) error {
 	return nil
 }
 
-// layMemory makes the parameter of a port a tensor in the order of its memory, and computes the old value from it.
+// layMemory replaces the parameter of a port by a tensor in the order of its memory, and computes the old value from
+// it.
 func layMemory(module *ir.Module, port int, order strided.Order) {
 	body := module.Main.Body
 	old, front := body.Params[port], &ir.Block{}
@@ -97,7 +99,8 @@ func layMemory(module *ir.Module, port int, order strided.Order) {
 	body.Nodes, body.Consts = append(front.Nodes, body.Nodes...), append(body.Consts, front.Consts...)
 }
 
-// stillBound returns an error unless other inputs determine the dimensions of axes with "*".
+// stillBound returns an error unless the parameters' shapes still determine all dimensions of v, the value of an input
+// whose layout repeats axes.
 func stillBound(module *ir.Module, v *ir.Value) error {
 	told := map[sym.Name]bool{}
 	for _, param := range module.Main.Body.Params {
@@ -132,5 +135,6 @@ func Copied(p *program.Program, info Info) bool {
 	return false
 }
 
-// laidSuffix is appended to the name of an input's memory, to name the input in row-major order.
+// laidSuffix is the end of the name of an input in row-major order, if the input has a layout. The tensor in the order
+// of the memory has the input's own name.
 const laidSuffix = ".laid"

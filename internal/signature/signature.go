@@ -1,6 +1,6 @@
-// Package signature describes the inputs and outputs of a model as its user has them, with the tensors of numbers that
-// represent each of them in a module and in a program. It applies the options that change them: states, caches of
-// narrow elements, and layouts.
+// Package signature describes the inputs and outputs of a model as its user sees them, with their ports: the tensors of
+// numbers that represent each of them, as parameters or results of a module and of the program that is compiled from
+// it. The package applies the options that change inputs and outputs: states, caches of narrow elements, and layouts.
 package signature
 
 import (
@@ -32,7 +32,7 @@ func (e Extent) String() string {
 	return fmt.Sprint(e.Size)
 }
 
-// ExtentOf returns the extent that a formula stands for.
+// ExtentOf returns a formula as an extent: a number if the formula is constant.
 func ExtentOf(e sym.Expr) Extent {
 	if v, ok := e.Const(); ok {
 		return Extent{Size: v}
@@ -47,11 +47,11 @@ type Info struct {
 	Shape   []Extent
 	Kind    sources.Kind
 	State   string `json:",omitempty"` // of an input that is a state: the output that is its new value
-	Initial bool   `json:",omitempty"` // the model's file has the first value of the state
+	Initial bool   `json:",omitempty"` // whether the model's file has the first value of the state
 	Layout  string `json:",omitempty"` // the order of its axes in memory, in the syntax of weir.Layout; "": row-major
 }
 
-// InfoOf describes a port.
+// InfoOf describes an input or output that package sources has read.
 func InfoOf(p sources.Port) Info {
 	info := Info{Name: p.Name, DType: p.Type.DType, Kind: p.Kind, State: p.State, Initial: p.Initial}
 	if p.Type.Shape != nil {
@@ -63,7 +63,7 @@ func InfoOf(p sources.Port) Info {
 	return info
 }
 
-// InfosOf describes ports.
+// InfosOf describes inputs or outputs that package sources has read.
 func InfosOf(ports []sources.Port) []Info {
 	out := make([]Info, len(ports))
 	for i, p := range ports {
@@ -72,7 +72,7 @@ func InfosOf(ports []sources.Port) []Info {
 	return out
 }
 
-// Form returns the representation by tensors of numbers.
+// Form returns the form that determines how tensors of numbers represent the input or output.
 func (i Info) Form() sources.Form {
 	return sources.Form{Kind: i.Kind, DType: i.DType, Rank: len(i.Shape)}
 }
@@ -80,10 +80,10 @@ func (i Info) Form() sources.Form {
 // Simple reports whether an input or output is one tensor of numbers, with one port.
 func (i Info) Simple() bool { return i.Form().Simple() }
 
-// Order returns the order of the axes in memory.
+// Order returns Layout as an order of the axes.
 func (i Info) Order() (strided.Order, error) { return strided.Parse(i.Layout, len(i.Shape)) }
 
-// Fixed returns the shape of an input whose extents are all numbers, as those of states with a first value are.
+// Fixed returns the shape of an input whose extents are all numbers, such as a state with a first value.
 func (i Info) Fixed() []int64 {
 	shape := make([]int64, len(i.Shape))
 	for axis, e := range i.Shape {
@@ -121,15 +121,16 @@ func (i Info) String() string {
 	return i.Name + ": " + text
 }
 
-// Edge is an input or output as the user has it, with the program's ports that represent it: the tensor itself; for
-// strings, byte ranges and a pool of bytes; for a sequence, elements and extents, and the pool if it is of strings; for
-// an optional, also a flag that says whether it has a value.
+// Edge is an input or output as the user sees it. Parts are the indices of its ports, in the order of
+// sources.Form.ComponentTypes: the tensor itself; for strings, byte ranges and a pool of bytes; for a sequence,
+// elements and extents, and the pool if it is of strings; for an optional, first a flag that says whether it has a
+// value.
 type Edge struct {
 	Info  Info  `json:"info"`
 	Parts []int `json:"parts"`
 }
 
-// EdgesOf returns ports as edges.
+// EdgesOf returns inputs or outputs that package sources has read as edges.
 func EdgesOf(ports []sources.Port) (edges []Edge) {
 	for _, p := range ports {
 		edges = append(edges, Edge{InfoOf(p), p.Components})
@@ -145,7 +146,7 @@ func Infos(edges []Edge) (infos []Info) {
 	return infos
 }
 
-// Port returns the edge as a port of a model, without its shape.
+// Port returns the input or output as package sources represents it, without its shape.
 func (e Edge) Port() sources.Port {
 	return sources.Port{Name: e.Info.Name, Type: ir.Type{DType: e.Info.DType}, Kind: e.Info.Kind, Components: e.Parts}
 }
@@ -172,7 +173,7 @@ func (s *Signature) Output(name string) int {
 	return slices.IndexFunc(s.Outputs, func(e Edge) bool { return e.Info.Name == name })
 }
 
-// Owner returns the input that a port belongs to.
+// Owner returns the input that an input port belongs to.
 func (s *Signature) Owner(port int) Info {
 	for _, e := range s.Inputs {
 		if slices.Contains(e.Parts, port) {
@@ -192,7 +193,7 @@ func (s *Signature) NoInput(name string) error {
 	return diag.Inputf("the program has no input %q", name).AtTensor(name).WithFix("its inputs are %s", List(s.Inputs))
 }
 
-// FirstBytes returns the bytes of all first values of states.
+// FirstBytes returns the number of bytes that the first values of all states take together.
 func (s *Signature) FirstBytes() (sum int64, err error) {
 	for _, e := range s.Inputs {
 		if !e.Info.Initial {
@@ -216,7 +217,8 @@ func List(edges []Edge) string {
 	return strings.Join(list, ", ")
 }
 
-// Check returns an error unless the edges of an artefact use every port of the program exactly once.
+// Check returns ErrInput unless the edges of an artefact use every port of the program exactly once, and each port has
+// the element type and rank that its edge needs.
 func Check(edges []Edge, ports []program.Port, tensors []program.Tensor) error {
 	seen := make([]bool, len(ports))
 	for _, e := range edges {
@@ -267,7 +269,8 @@ func (e Edge) checkLayout(ports []program.Port) error {
 	return nil
 }
 
-// Typed returns the edges of an artefact's inputs or outputs, with the shape of a tensor of numbers as its port has it.
+// Typed returns a copy of an artefact's edges in which each tensor of numbers has the shape of its port, and no name of
+// a new value. The extents of axes that a layout repeats stay, since the port does not have them.
 func Typed(edges []Edge, ports []program.Port, tensors []program.Tensor) []Edge {
 	edges = slices.Clone(edges)
 	for i, e := range edges {

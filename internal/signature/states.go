@@ -12,8 +12,8 @@ import (
 	"github.com/weirml/weir/internal/sources"
 )
 
-// AddStates makes states of a module's inputs: states maps their names to the outputs that are their new values.
-// declared are the model's own outputs: a state whose output is among them, but not among the program's, is skipped.
+// AddStates makes inputs of a module states: states maps the names of inputs to the outputs that are their new values.
+// declared are the model's own outputs: a state is skipped if its output is one of them, but not one of s.Outputs.
 func (s *Signature) AddStates(module *ir.Module, declared []Info, states map[string]string) error {
 	for _, in := range slices.Sorted(maps.Keys(states)) {
 		out := states[in]
@@ -53,8 +53,9 @@ func (s *Signature) AddStates(module *ir.Module, declared []Info, states map[str
 	return nil
 }
 
-// NarrowCaches stores the states that are caches as dt, if dt is BF16 or I8, and declares their inputs and outputs so.
-// names are the names of the module's results. It returns the names of the outputs that it adds: scales.
+// NarrowCaches stores the states that are caches as dt, and changes the element type of their inputs and outputs. If dt
+// is neither BF16 nor I8, it does nothing. names are the names of the module's results. more are the names of the
+// outputs that it adds, the scales of I8.
 func (s *Signature) NarrowCaches(module *ir.Module, names []string, dt dtype.DType) (more []string, err error) {
 	if dt != dtype.BF16 && dt != dtype.I8 {
 		return nil, nil
@@ -102,7 +103,7 @@ func freeName(names []string, name string) string {
 	return name
 }
 
-// addedEdges returns edges, with one more for each value after the first from.
+// addedEdges returns edges, and one more for each of values[from:].
 func addedEdges(edges []Edge, values []*ir.Value, from int) []Edge {
 	for i, info := range InfosOf(sources.PortsOf(values[from:])) {
 		edges = append(slices.Clip(edges), Edge{info, []int{from + i}})
@@ -110,7 +111,7 @@ func addedEdges(edges []Edge, values []*ir.Value, from int) []Edge {
 	return edges
 }
 
-// declareNarrow declares the inputs and outputs of narrowed states with their new type.
+// declareNarrow sets the element type of the inputs and outputs whose values in body now have type dt instead of F32.
 func (s *Signature) declareNarrow(body *ir.Block, dt dtype.DType) {
 	for _, side := range []struct {
 		edges  []Edge

@@ -23,8 +23,8 @@ type Launch struct {
 	Operations, Done, Slots, Bytes, Weights int64
 }
 
-// Launches returns the launches of a program, without times, and the index of each. dims are the sizes of the program's
-// dimensions.
+// Launches returns the launches, host operators and copies of a program, without counts and times, and the index in
+// list of each step. dims are the sizes of the program's dimensions.
 func Launches(c *compiler.Compiled, dims []int64) (list []Launch, at map[program.Step]int) {
 	known := func(name sym.Name) (int64, bool) {
 		for i, d := range c.Program.Dims {
@@ -42,7 +42,7 @@ func Launches(c *compiler.Compiled, dims []int64) (list []Launch, at map[program
 			l = Launch{Nodes: report.Once(s.Source), Kernel: c.Program.Kernels[s.Kernel], Backend: c.Backend(s.Kernel),
 				Why: c.Why(s.Kernel)}
 			cost := c.Cost(s.Kernel)
-			l.Operations, _ = cost.Operations.Eval(known) // 0 if data decide it
+			l.Operations, _ = cost.Operations.Eval(known) // 0 if it depends on data
 			done := c.Done(s.Kernel, known)
 			l.Done, l.Slots = done.Operations, done.Slots
 			l.Bytes, _ = cost.Bytes.Eval(known)

@@ -24,8 +24,8 @@ func (s *Sample) Close() {
 	}
 }
 
-// NewSample makes inputs that the program should accept: numbers from 0 to 1, legal indices, true. The caller closes
-// them.
+// NewSample makes inputs that the program should accept: floats from 0 to 1, integers in the range that the program
+// checks, and 1 or true if it checks none. The caller closes them.
 func NewSample(p *Program) (s *Sample, err error) {
 	s = &Sample{Inputs: session.List{}}
 	defer func() {
@@ -78,7 +78,8 @@ func NewSample(p *Program) (s *Sample, err error) {
 	return s, nil
 }
 
-// usualDims returns sizes for the dimensions that inputs determine.
+// usualDims returns sizes for the dimensions that inputs determine, by label: 1 for the first axes of inputs,
+// sizeLeftOpen for the others, or the nearest size in the dimension's range.
 func (p *Program) usualDims() map[string]int64 {
 	firsts := map[string]bool{}
 	for _, port := range p.Compiled.Program.Inputs {
@@ -99,7 +100,8 @@ func (p *Program) usualDims() map[string]int64 {
 	return dims
 }
 
-// fill writes values to a tensor; legal returns the range of integers.
+// fill writes random values to a tensor: floats from 0 to 1, and integers from the range that legal returns. Complex
+// elements stay zero.
 func fill(t *tensor.Tensor, random *rand.Rand, legal func() (lo, hi int64)) {
 	n := t.Len()
 	switch {

@@ -13,16 +13,16 @@ import (
 	"github.com/weirml/weir/internal/session"
 )
 
-// Tests that tune many times over give it less.
+// The times that Tune takes. Tests that tune many times set them to less.
 var (
-	Limit     = 10 * time.Second // after which no candidate is compiled
-	TrialTime = 600 * time.Millisecond
+	Limit     = 10 * time.Second       // after this time no candidate is compiled
+	TrialTime = 600 * time.Millisecond // the least duration of a trial
 )
 
 const (
-	rounds = 3 // of a trial, at least
-	runs   = 2 // of a program in a round
-	proofs = 3 // tries to find all choices together faster, each without those that the one before did not confirm
+	rounds = 3 // the least number of rounds in a trial
+	runs   = 2 // the number of runs of each program in a round
+	proofs = 3 // attempts to confirm all choices together, each without the choices that the last one refuted
 )
 
 // Program is a program that is tuned, or one that was compiled with other choices to compare it with.
@@ -30,8 +30,8 @@ type Program struct {
 	Compiled *compiler.Compiled
 	Session  *session.Session
 	Labels   *report.Labels
-	Dims     []Dimension // those that inputs determine
-	Owner    any         // the program as its owner has it
+	Dims     []Dimension // the dimensions that inputs determine
+	Owner    any         // the caller's value for the program; Tune does not use it
 }
 
 // Dimension is a named dimension with its range, as weir.Dimension.
@@ -49,9 +49,9 @@ type Choice struct {
 // Log reports an event, with pairs of names and values.
 type Log func(event string, args ...any)
 
-// Tune compiles a program with other choices than usual has, runs the two in alternation, and returns the program with
-// all choices that are faster; nil if none is. It holds one program beside usual at a time. The caller closes the
-// result.
+// Tune compiles programs with other choices than those of usual, runs each in alternation with usual on the inputs, and
+// returns a program with all choices that are faster, and the list of them; nil if none is. It holds one program beside
+// usual at a time. The caller closes the result.
 func Tune(ctx context.Context, usual *Program, in session.Arguments, compile func(compiler.Choices) (*Program, error),
 	log Log) (best *Program, list []Choice, err error) {
 	end := time.Now().Add(Limit)
@@ -83,7 +83,7 @@ func Tune(ctx context.Context, usual *Program, in session.Arguments, compile fun
 		log("tuned", "kernels", len(choices.Kernels), "took", total(t.Times), "usual", total(t.Usual))
 		confirmed := maps.Clone(choices.Kernels)
 		maps.DeleteFunc(confirmed, func(nodes string, _ compiler.Choice) bool { return t.Ratio(nodes) >= 1 })
-		var took, before time.Duration // of the kernels that choices are for
+		var took, before time.Duration // of the kernels that have choices
 		for nodes := range choices.Kernels {
 			took, before = took+t.Times[nodes], before+t.Usual[nodes]
 		}
