@@ -27,7 +27,8 @@ func (k *nothing) ScratchFormula() sym.Expr                     { return sym.Con
 func (k *nothing) Scratch([]int64) (int64, error)               { return 64, nil }
 func (k *nothing) Run(*target.Args, int64, int64, []byte) error { return nil }
 
-// chain returns a call of a program of so many launches, each of which reads the previous result and a weight.
+// chain returns a call of a program with the given number of launches. Each reads the previous result and a weight;
+// kernel makes the kernels.
 func chain(t testing.TB, launches int, o Options, kernel func(name string) target.Kernel) *Call {
 	t.Helper()
 	var text strings.Builder
@@ -67,7 +68,7 @@ func chain(t testing.TB, launches int, o Options, kernel func(name string) targe
 	return c
 }
 
-// BenchmarkRun measures the cost of a run besides its kernels.
+// BenchmarkRun measures a run of kernels that do nothing, with several numbers of launches, tiles and threads.
 func BenchmarkRun(b *testing.B) {
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()

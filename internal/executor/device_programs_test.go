@@ -79,7 +79,8 @@ func number(dt dtype.DType, v int64) *tensor.Tensor {
 	return x
 }
 
-// vector returns a function that makes random integers, each at most the given one, and then 1 to most random elements.
+// vector returns a function that makes inputs: for each number of first a random integer from 0 to it, then a vector of
+// 1 to most random elements.
 func vector(most int64, first ...int64) func(r *rand.Rand) (in []*tensor.Tensor) {
 	return func(r *rand.Rand) (in []*tensor.Tensor) {
 		for _, m := range first {
@@ -95,8 +96,10 @@ const vectorHead = `weir 1 program @p { dim n in [1, 300] storage %g: arena byte
 	tensor %u: f32[n] in %h at 0 tensor %v: f32[n] in %h at 4*n tensor %y: f32[n] in %o at 0
 	kernel @double kernel @add kernel @hdouble stream @s on "gpu" stream @r on "gpu" stream @q event @e event @f `
 
+// vectorPorts declares the input and the output, and begins the body.
 const vectorPorts = ` input "x" = %x borrow output "y" = %y borrow body { `
 
+// devicePrograms are the programs that the tests compare with the interpreter.
 var devicePrograms = []deviceProgram{
 	{name: "up, launches, down", inputs: vector(300), text: vectorHead + vectorPorts + `carve %a carve %b carve %c carve %y copy %a = %x on @s launch @double(%a, write %b) dims (n) on @s launch @add(%a, %b, write %c) dims (n) on @s
 		copy %y = %c on @s record @e on @s wait @e release %a, %b, %c } }`},
@@ -148,7 +151,7 @@ var devicePrograms = []deviceProgram{
 		body { carve %u carve %v launch @hdouble(%x, write %u) dims (n) on @s record @e on @s wait @e on @r launch @hdouble(%u, write %v) dims (n) on @r record @e on @r wait @e carve %y copy %y = %v release %u, %v } }`},
 }
 
-// interpret returns a program's results by the interpreter of package program.
+// interpret returns the results of a program that the interpreter of package program runs.
 func interpret(t testing.TB, p *program.Program, code *target.Code, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	t.Helper()
 	byName := map[string]*loop.Kernel{}

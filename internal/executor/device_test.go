@@ -115,7 +115,8 @@ func sameShapes(r *rand.Rand, in []*tensor.Tensor, p *program.Program) []*tensor
 	return out
 }
 
-// lifeOf makes an executable, binds a call, runs it and closes both; it stops at the first error, and returns that.
+// lifeOf makes an executable, binds a call, runs it and closes both. After the run, even if it failed, it calls again,
+// unless that is nil. It returns the first error, but an error of again in place of the run's.
 func lifeOf(p *program.Program, code *target.Code, gpu *devicetest.Device, in []*tensor.Tensor,
 	again func(c *Call) error) error {
 	x, err := New(p, code, Options{Host: cpu.Host{}, Threads: 1, Device: gpu})
@@ -137,8 +138,8 @@ func lifeOf(p *program.Program, code *target.Code, gpu *devicetest.Device, in []
 	return err
 }
 
-// TestDeviceFails: for each allocation that the device refuses, and each operation at which it is lost, the error has
-// the right kind, nothing is held afterwards, and a call that was refused memory runs once there is some.
+// TestDeviceFails: for each allocation that the device refuses, and each operation at which the device is lost, the
+// error has the right kind and no memory is held afterwards. A call that was refused memory then runs.
 func TestDeviceFails(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 5))
 	for _, d := range devicePrograms {
@@ -270,7 +271,7 @@ func TestDeviceTogether(t *testing.T) {
 	}
 }
 
-// TestDeviceWeightPieces: a weight that is copied in several pieces arrives complete.
+// TestDeviceWeightPieces: a weight that is copied to the device in several pieces arrives complete.
 func TestDeviceWeightPieces(t *testing.T) {
 	const bytes = 2*pieceBytes + 48
 	data := make([]byte, bytes)
@@ -423,6 +424,7 @@ type hook struct {
 	do *func()
 }
 
+// Run calls the function, unless it is nil.
 func (k *hook) Run(*target.Args, int64, int64, []byte) error {
 	if *k.do != nil {
 		(*k.do)()
@@ -480,7 +482,8 @@ func TestNoDevice(t *testing.T) {
 	}
 }
 
-// TestLateScratch: launches on a device whose scratch depends on data get it when they need it.
+// TestLateScratch: for extents that depend on data, late storage and scratch on the device grow with the largest extent
+// so far. A run that was refused memory is an error, and later runs work.
 func TestLateScratch(t *testing.T) {
 	p := parsed(t, `weir 1 program @p { dim k in [0, inf] data limit inf dim ten in [10, 10] storage %g: arena bytes 80 align 4 on "gpu" storage %l: late arena bytes &r + 4*k align 4 on "gpu" { let &r = 4*k } storage %o: late results bytes 4*k align 4 plan { } kernel @double stream @s on "gpu"
 		tensor %p: f32[10] in %g at 0 tensor %q: f32[10] in %g at 40 tensor %x: f32[100] argument tensor %begin: f32[10] part of %x at 0 tensor %m: i64[] argument tensor %some: f32[k] part of %x at 0 tensor %b: f32[k] in %l at 0 tensor %c: f32[k] in %l at &r tensor %y: f32[k] in %o at 0

@@ -17,6 +17,7 @@ type nosy struct {
 	faults *int
 }
 
+// Run adds the weight, and counts the reads that fault.
 func (k *nosy) Run(a *target.Args, _, _ int64, scratch []byte) error {
 	floats := func(i int) []float32 {
 		return unsafe.Slice((*float32)(a.Operands[i].Base), a.Operands[i].Bytes/4)
@@ -43,6 +44,7 @@ func reads(at unsafe.Pointer) (fault int) {
 	return 0
 }
 
+// seen is assigned by reads, so that the compiler keeps its read.
 var seen byte
 
 // TestGuard: with Guard the byte after each operand and after the scratch faults, the results are the same, and all

@@ -101,7 +101,7 @@ func reach(shape, strides []int64) int64 {
 	return n
 }
 
-// TestMoveEnds: a copy does nothing once the context of its run has ended.
+// TestMoveEnds: a copy returns an error if the context of its run has ended.
 func TestMoveEnds(t *testing.T) {
 	c := chain(t, 1, Options{Threads: 2}, func(name string) target.Kernel { return &nothing{name, 1} })
 	ctx, cancel := context.WithCancel(t.Context())

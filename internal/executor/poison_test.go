@@ -12,6 +12,7 @@ import (
 // adds is a kernel that adds one to each element.
 type adds struct{ nothing }
 
+// Run writes operand 0 plus one to operand 2.
 func (k *adds) Run(a *target.Args, _, _ int64, _ []byte) error {
 	to := unsafe.Slice((*float32)(a.Operands[2].Base), a.Operands[2].Bytes/4)
 	for i, v := range unsafe.Slice((*float32)(a.Operands[0].Base), a.Operands[0].Bytes/4) {

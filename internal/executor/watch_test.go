@@ -10,12 +10,13 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// greedy is a kernel that asks for 64 bytes of scratch, and writes as many as writes says.
+// greedy is a kernel that asks for 64 bytes of scratch and writes a given number of bytes.
 type greedy struct {
 	nothing
 	writes int
 }
 
+// Run writes nonzero bytes from the beginning of the scratch, also beyond its end.
 func (k *greedy) Run(_ *target.Args, _, _ int64, scratch []byte) error {
 	all := unsafe.Slice(unsafe.SliceData(scratch), k.writes)
 	for i := range all {

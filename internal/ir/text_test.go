@@ -16,7 +16,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the expected results in testdata")
 
-// toy is an operator that only these tests know.
+// toy is an operator of these tests.
 type toy struct {
 	name  string
 	infer func(c *Inference, n *Node) error
@@ -29,12 +29,13 @@ func (o *toy) Eval(e *Evaluation, n *Node, in []*tensor.Tensor) ([]*tensor.Tenso
 	return o.eval(e, n, in)
 }
 
+// init registers the operators that only these tests use.
 func init() {
 	Register(&toy{"copy", func(_ *Inference, n *Node) error {
 		n.Result(0, n.Inputs[0].Type).Known = n.Inputs[0].Known
 		return nil
 	}, func(_ *Evaluation, _ *Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) { return in[:1], nil }})
-	Register(&toy{"sum", func(c *Inference, n *Node) error { // adds any number of tensors, absent ones left out
+	Register(&toy{"sum", func(c *Inference, n *Node) error { // adds its inputs, and skips nil inputs
 		n.Result(0, n.Inputs[0].Type)
 		for _, v := range n.Inputs[1:] {
 			if v == nil {
@@ -56,7 +57,7 @@ func init() {
 		}
 		return []*tensor.Tensor{out}, nil
 	}})
-	Register(&toy{"when", func(_ *Inference, n *Node) error { // runs one of two regions, by a bool
+	Register(&toy{"when", func(_ *Inference, n *Node) error { // runs region 0 if the input is true, region 1 otherwise
 		if len(n.Regions) != 2 {
 			return diag.Inputf("%d regions", len(n.Regions))
 		}
@@ -67,7 +68,7 @@ func init() {
 	}, func(e *Evaluation, n *Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 		return e.Run(n.Regions[1-in[0].Int(0)], nil)
 	}})
-	// takes the first n elements of the second input; the first input is n
+	// some returns the first n elements of the second input; the first input is n.
 	Register(&toy{"some", func(c *Inference, n *Node) error {
 		known, err := c.ElementsWithin(n.Inputs[0], "some", 0, n.Inputs[1].Type.Shape[0])
 		if err != nil {
@@ -83,11 +84,12 @@ func init() {
 		func(*Evaluation, *Node, []*tensor.Tensor) ([]*tensor.Tensor, error) { return nil, nil }})
 }
 
-// zeros returns zeros as the contents of constants that a text leaves out.
+// zeros returns a tensor of zeros, as the contents of a constant that the text does not contain.
 func zeros(_ string, dt dtype.DType, shape []int64, _ int64) (*tensor.Tensor, error) {
 	return tensor.New(dt, shape...)
 }
 
+// commands are the commands of the cases in testdata/*.txt.
 var commands = map[string]func(source string) string{
 	"parse": func(source string) string {
 		m, err := Parse(source, ParseOptions{})
@@ -185,7 +187,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestKnownOfConstants: a builder and a parser give a constant the same known elements.
+// TestKnownOfConstants: parsed constants of i64 and i32 have known elements, also if the text does not contain them;
+// constants of u64 have none.
 func TestKnownOfConstants(t *testing.T) {
 	source := "weir 1\nir @m { main @f() {\n const %a: i64[2] = [3, -4]\n const %b: i32[20] data 80\n const %c: u64[1] " +
 		"= [1]\n return %a, %b, %c } }"

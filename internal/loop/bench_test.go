@@ -6,7 +6,7 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 )
 
-// BenchmarkInterpret measures a multiply-add in a matrix product of loops, and one in a contraction.
+// BenchmarkInterpret measures one step of a matrix product of loops, of a contraction, and of loops with a masked load.
 func BenchmarkInterpret(b *testing.B) {
 	for name, source := range map[string]string{
 		"loops": `kernel @k(%a: f32[n, n] read, %b: f32[n, n] read, %c: f32[n, n] write) dims(n) {

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// alikeText has equal kernels, kernels with equal heads, and one that differs in a constant only.
+// alikeText is a module with three kernels that are equal but for their names and sources, one that differs from them
+// in a constant, and one that differs in a parameter's access.
 const alikeText = `weir 1
 loop @m {
   dim n in [1, 64]

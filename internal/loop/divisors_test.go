@@ -7,7 +7,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// TestDivisors: a divisor is positive if it is 1 or more at every division by it that a run reaches.
+// TestDivisors: Positive reports whether a divisor is at least 1 at every division by it that a run reaches, because of
+// loop extents, requirements, conditions or checks. Safe replaces such a divisor in an expression, and no other.
 func TestDivisors(t *testing.T) {
 	least := func(name string, n int64) loop.Require {
 		return loop.Require{Cond: sym.Cond{A: sym.Const(n), Rel: sym.LE, B: sym.Dim(name)}}

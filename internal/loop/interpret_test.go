@@ -13,10 +13,10 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// n returns a constant.
+// n returns a constant integer expression.
 func n(v int64) sym.Expr { return sym.Const(v) }
 
-// s returns a dimension.
+// s returns a dimension as an integer expression.
 func s(name string) sym.Expr { return sym.Dim(name) }
 
 // floats returns an f32 operand.

@@ -5,7 +5,9 @@ import (
 	"testing"
 )
 
-// TestCourseOf: which kernels are divided into nests and steps, and which stay one tile.
+// TestCourseOf: a kernel of parallel nests and one serial loop of parallel nests has a course, with the nests before,
+// in and after the loop. Kernels with any other statement, or with extents that the loop's variable determines, have
+// none.
 func TestCourseOf(t *testing.T) {
 	nest := func(v, extent string) string {
 		return "parallel " + v + " < " + extent + " { store %y[" + v + "] = 1 }\n"

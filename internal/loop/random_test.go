@@ -11,8 +11,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// writer makes random modules that have every construct of the language and are well typed. The text must carry them,
-// although Verify refuses most.
+// writer makes random, well-typed modules, which together have every construct of the language. Verify refuses most of
+// them, but printing and parsing must preserve them all.
 type writer struct {
 	*rand.Rand
 	integers []sym.Name
@@ -21,18 +21,22 @@ type writer struct {
 	count    int
 }
 
+// pick returns a random integer from 0 to n − 1.
 func (w *writer) pick(n int) int { return w.IntN(n) }
 
+// name returns a new name that begins with hint; some names contain a space, a quotation mark or another odd character.
 func (w *writer) name(hint string) string {
 	w.count++
 	odd := []string{"", "", "", " b", ".5", "é", "\"", "%"}
 	return hint + string(rune('a'+w.count%26)) + odd[w.pick(len(odd))] + strings.Repeat("_", w.count/26)
 }
 
+// text returns a random string for sources and messages; some contain quotation marks, line ends or a zero byte.
 func (w *writer) text() string {
 	return []string{"", "a", "node \"1\"", "line\nline", "{", "é\x00"}[w.pick(6)]
 }
 
+// integer returns a random integer expression over the names in w.integers.
 func (w *writer) integer() sym.Expr {
 	switch w.pick(9) {
 	case 0:
@@ -53,6 +57,7 @@ func (w *writer) integer() sym.Expr {
 	return sym.Var(w.integers[w.pick(len(w.integers))])
 }
 
+// integersOf returns n random integer expressions.
 func (w *writer) integersOf(n int) []sym.Expr {
 	list := make([]sym.Expr, n)
 	for i := range list {
@@ -61,6 +66,7 @@ func (w *writer) integersOf(n int) []sym.Expr {
 	return list
 }
 
+// scalarType returns a random element type that scalars can have.
 func (w *writer) scalarType() dtype.DType {
 	for {
 		if dt := dtype.DType(w.pick(int(dtype.String))); Scalar(dt) {
@@ -69,6 +75,7 @@ func (w *writer) scalarType() dtype.DType {
 	}
 }
 
+// constant returns a constant of a type with random bits.
 func (w *writer) constant(dt dtype.DType) Expr {
 	bits := w.Uint64() >> w.pick(64) << (64 - dt.Bits()) >> (64 - dt.Bits())
 	if dt == dtype.Bool {
@@ -77,6 +84,7 @@ func (w *writer) constant(dt dtype.DType) Expr {
 	return &Const{Type: dt, Bits: bits}
 }
 
+// expr returns a random expression of a type, with operations nested at most depth levels.
 func (w *writer) expr(dt dtype.DType, depth int) Expr {
 	if depth == 0 {
 		return w.constant(dt)
@@ -129,6 +137,7 @@ func (w *writer) expr(dt dtype.DType, depth int) Expr {
 	return w.constant(dt)
 }
 
+// memory returns memory of a random type and shape, and adds it to w.buffers.
 func (w *writer) memory() *Memory {
 	m := &Memory{Name: w.name("m"), DType: w.scalarType()}
 	m.Shape = w.integersOf(w.pick(4))
@@ -136,6 +145,7 @@ func (w *writer) memory() *Memory {
 	return m
 }
 
+// tile returns a tile of one of w.buffers, with a random origin and random steps.
 func (w *writer) tile() Tile {
 	for {
 		m := w.buffers[w.pick(len(w.buffers))]
@@ -151,6 +161,7 @@ func (w *writer) tile() Tile {
 	}
 }
 
+// body returns 0 to 3 random statements.
 func (w *writer) body(depth int) []Stmt {
 	var body []Stmt
 	for range w.pick(4) {
@@ -159,6 +170,8 @@ func (w *writer) body(depth int) []Stmt {
 	return body
 }
 
+// statement returns a random statement, with bodies nested at most depth levels. It records the names that the
+// statement defines.
 func (w *writer) statement(depth int) Stmt {
 	kind := w.pick(12)
 	if depth == 0 && kind < 3 {
@@ -214,6 +227,7 @@ func (w *writer) statement(depth int) Stmt {
 	return &Store{To: m.Name, Index: w.integersOf(len(m.Shape)), X: w.constant(m.DType)}
 }
 
+// kernel returns a random kernel over some of dims.
 func (w *writer) kernel(name string, dims []sym.Name) *Kernel {
 	k := &Kernel{Name: name, Source: w.text()}
 	w.integers, w.scalars, w.buffers = append([]sym.Name(nil), dims...), nil, nil
@@ -234,6 +248,8 @@ func (w *writer) kernel(name string, dims []sym.Name) *Kernel {
 	return k
 }
 
+// contents returns a tensor. Its elements are random if they are strings or of a type that scalars can have, and zeros
+// otherwise.
 func (w *writer) contents(dt dtype.DType, shape ...int64) *tensor.Tensor {
 	t := tensor.Must(tensor.New(dt, shape...))
 	for i := range t.Strings() {
@@ -247,6 +263,7 @@ func (w *writer) contents(dt dtype.DType, shape ...int64) *tensor.Tensor {
 	return t
 }
 
+// attribute returns a random attribute of a host operator, of any type that an attribute can have.
 func (w *writer) attribute() any {
 	return []any{
 		w.Int64() - w.Int64(), []int64{1, -2}, []int64{}, w.NormFloat64(), []float64{0, 1e300, -0.5}, true, false, "text\n",
@@ -256,6 +273,7 @@ func (w *writer) attribute() any {
 	}[w.pick(16)]
 }
 
+// module returns a random module, and the contents of its weights by name.
 func (w *writer) module() (*Module, map[string]*tensor.Tensor) {
 	m := &Module{Name: w.name("module"), Dims: sym.NewDims()}
 	data := map[string]*tensor.Tensor{}
@@ -300,6 +318,7 @@ func (w *writer) module() (*Module, map[string]*tensor.Tensor) {
 	return m, data
 }
 
+// steps returns 0 to 4 random steps of a module, with bodies nested at most depth levels.
 func (w *writer) steps(m *Module, depth int) []Step {
 	var list []Step
 	buffer := func() *Buffer { return m.Buffers[w.pick(len(m.Buffers))] }
@@ -350,7 +369,7 @@ func parseWith(text string, data map[string]*tensor.Tensor) (*Module, error) {
 	}})
 }
 
-// TestParsePrint: a printed random module parses back to the same module.
+// TestParsePrint: each of 400 random modules, printed and parsed, gives the same text, kernels and buffers.
 func TestParsePrint(t *testing.T) {
 	for seed := range uint64(400) {
 		m, data := randomModule(seed)
@@ -407,7 +426,7 @@ func normal(v reflect.Value) any {
 	return v.Interface()
 }
 
-// TestClone: a clone prints the same, and changes of it do not reach the original.
+// TestClone: the clone of a random kernel has the same text, and changes of the clone do not reach the original.
 func TestClone(t *testing.T) {
 	for seed := range uint64(100) {
 		m, _ := randomModule(seed)
@@ -480,7 +499,8 @@ func parseAny(t *testing.T, text string) {
 	}
 }
 
-// TestParseDamaged: damaged texts of random modules never panic or hang.
+// TestParseDamaged: the parser neither panics nor hangs on 1,500 damaged texts of random modules, and refuses texts
+// that are nested without end.
 func TestParseDamaged(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	pieces := []string{"", "(", ")", "[", "}", "{", "%", "@", "\"", "-", "//", "kernel", "each", "f32",

@@ -171,7 +171,8 @@ loop @main {
   }
 }`
 
-// TestRunLoop: a loop that ends by its trip count, and one that ends by its condition.
+// TestRunLoop: a loop that ends by its trip count, and a loop that ends by its condition, give the expected values of
+// doubling.
 func TestRunLoop(t *testing.T) {
 	m := parseModule(t, doubling)
 	run := func(trip int64, flag bool) (all, last *tensor.Tensor) {
@@ -204,7 +205,8 @@ func TestElements(t *testing.T) {
 	testElements(t, row+sizes, "element 1 is 1, want 2")
 }
 
-// testElements runs a module with two inputs, and once with two that disagree.
+// testElements runs a module with the inputs sizes and x, and then with an extent outside its range and with inputs
+// that disagree, which are errors.
 func testElements(t *testing.T, inputs, disagree string) {
 	m := parseModule(t, `weir 1
 loop @main {

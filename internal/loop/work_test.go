@@ -7,7 +7,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// TestDone counts the work of kernels with ragged loops and with branches that depend on loop variables or on elements.
+// TestDone: DoneBy counts the operations of kernels with ragged loops, and with branches on loop variables or on
+// elements, within 1%.
 func TestDone(t *testing.T) {
 	for _, c := range []struct {
 		body        string

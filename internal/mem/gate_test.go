@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestGate: whoever enters finds the guarded value; the last function runs once, after everybody has left.
+// TestGate: four goroutines enter and leave while a fifth shuts the gate. Those that enter find the guarded value, and
+// the function given to Set runs once, after all have left.
 func TestGate(t *testing.T) {
 	for range 200 {
 		var g Gate[*int]
@@ -45,7 +46,8 @@ func TestGate(t *testing.T) {
 	}
 }
 
-// TestGateTake: Take alone succeeds only if nobody else is inside, and Open lets callers enter again.
+// TestGateTake: Take(true) succeeds only if no other caller is inside, Open lets callers enter again, and the last
+// caller that leaves a shut gate runs the function given to Set.
 func TestGateTake(t *testing.T) {
 	var g Gate[int]
 	ended := 0

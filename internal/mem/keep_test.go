@@ -11,7 +11,8 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// TestKeep maps random ranges of a file, then the entire file; contents and counts are right each time.
+// TestKeep keeps random ranges of a mapped file, and then maps the entire file again: the contents and the ledger's
+// counts are right each time. A limit on memory and a file that was cut are errors.
 func TestKeep(t *testing.T) {
 	if !outsideHeap {
 		t.Skip("no mappings here")
@@ -47,7 +48,7 @@ func TestKeep(t *testing.T) {
 				pages[p] = true
 			}
 		}
-		data = append(data, want[:10]) // lies elsewhere
+		data = append(data, want[:10]) // not in the mapping
 		if kept := b.Kept(data); kept != int64(len(pages))*pageSize {
 			t.Fatalf("%d bytes would be kept, not %d pages", kept, len(pages))
 		}

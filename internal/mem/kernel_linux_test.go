@@ -16,7 +16,7 @@ func TestKernelAgrees(t *testing.T) {
 	var blocks []*Block
 	var want Extent
 	for i, size := range []int64{1, pageSize, pageSize + 1, 10 * pageSize, 0, 3} {
-		b := mustMap(t, Outputs, "k", size) // whose pages come as they are touched
+		b := mustMap(t, Outputs, "k", size) // its pages become resident when they are touched
 		blocks = append(blocks, b)
 		want.Size += b.Mapped()
 		touched := int64(0)

@@ -14,7 +14,7 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// mustMap maps a block that the test's end closes.
+// mustMap maps a block that is closed when the test ends.
 func mustMap(t *testing.T, kind Kind, label string, size int64) *Block {
 	t.Helper()
 	b, err := Map(kind, label, size)
@@ -149,7 +149,8 @@ func mustMapHere(kind Kind, label string, size int64) *Block {
 	return b
 }
 
-// TestFailAfter: so many takings succeed and the next fails, and nothing is left.
+// TestFailAfter: after FailAfter(n), n blocks are mapped and all further ones refused, for n from 0 to 3; no block is
+// left.
 func TestFailAfter(t *testing.T) {
 	before := Usage().Blocks
 	for n := range int64(4) {
@@ -177,7 +178,8 @@ func TestFailAfter(t *testing.T) {
 	}
 }
 
-// TestWritten: the highest written byte is found in memory of several sizes.
+// TestWritten: Written finds the end of the last written byte in memory of 0 to 69 bytes, and FillBytes fills more than
+// 128 KiB.
 func TestWritten(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for size := range 70 {
@@ -224,7 +226,7 @@ func TestProtect(t *testing.T) {
 	}
 }
 
-// faults reports whether f panics, which a memory fault in CatchFaults does unless it is explained.
+// faults reports whether f ends with a panic, or with a memory fault that CatchFaults turns into an error.
 func faults(f func()) (faulted bool) {
 	defer func() { faulted = faulted || recover() != nil }()
 	return CatchFaults(func() error { f(); return nil }) != nil
@@ -256,7 +258,7 @@ func TestPoisonFaultsOnStaleMemory(t *testing.T) {
 	}
 }
 
-// TestPoisonReleasesTheOldest: closed blocks stay within the limit of addresses, and all go when poisoning ends.
+// TestPoisonReleasesTheOldest: closed blocks keep at most maxClosedBytes of addresses, and none after poisoning ends.
 func TestPoisonReleasesTheOldest(t *testing.T) {
 	if !outsideHeap {
 		t.Skip("Go's heap keeps no closed block")
@@ -280,7 +282,8 @@ func TestPoisonReleasesTheOldest(t *testing.T) {
 	SetPoison(before)
 }
 
-// TestCatchFaultsLetsOthersPass: panics that are not faults in blocks go on.
+// TestCatchFaultsLetsOthersPass: CatchFaults returns the function's own error, and lets panics pass that are not faults
+// in blocks.
 func TestCatchFaultsLetsOthersPass(t *testing.T) {
 	own := errors.New("own")
 	if err := CatchFaults(func() error { return own }); err != own {
@@ -388,7 +391,7 @@ func TestReadAt(t *testing.T) {
 	contents := []byte("0123456789")
 	tests := []struct {
 		at, off, n int64
-		want       string // of the block's 8 bytes, dots where nothing was read
+		want       string // the block's 8 bytes; a dot is a byte that was not read
 		fails      string
 	}{
 		{0, 0, 8, "01234567", ""},

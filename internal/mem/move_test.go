@@ -34,7 +34,7 @@ func TestMove(t *testing.T) {
 			sum ^= x
 		}
 		Forget(b.Bytes()[pageSize:])
-		// The kernel may let go of the first page as well, where one large entry of its tables held them all.
+		// The kernel may also drop the first page, if one large page-table entry maps all of them.
 		if e, _ := KernelBytes(b); e.Resident > pageSize {
 			t.Errorf("after Forget %d bytes of the file are resident (%d)", e.Resident, sum)
 		}

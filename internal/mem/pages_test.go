@@ -10,8 +10,8 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// TestMapPages writes a block that lies in a file: its contents stay when its pages are dropped, it takes no anonymous
-// memory, and the folder is empty afterwards.
+// TestMapPages: a block that lies in a file keeps its contents when its pages are dropped and when it is kept in part,
+// takes no anonymous memory, and leaves the folder empty.
 func TestMapPages(t *testing.T) {
 	folder := t.TempDir()
 	before := Usage()

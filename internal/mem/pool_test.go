@@ -12,8 +12,8 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// check compares a pool with the blocks that are taken from it. Its pieces fill its slabs, no two free pieces are
-// neighbours, the lists hold exactly the free pieces, and the counts agree.
+// check compares a pool with the blocks that are taken from it: the pieces fill their slabs, no two free pieces are
+// neighbours, the lists contain the free pieces and no others, and the counts agree.
 func (p *Pool) check(t *testing.T, taken []*Block) {
 	t.Helper()
 	p.mu.Lock()
@@ -131,7 +131,7 @@ func TestPoolAgainstModel(t *testing.T) {
 		}
 		p.check(t, nil)
 		s := p.Stats()
-		// within Go's heap there is no pool
+		// there is no pool within Go's heap
 		if s.Current != 0 || s.Fragmented != 0 || s.Cached > mostIdle || (s.Peak == 0) == outsideHeap {
 			t.Errorf("all is given back, and %+v", s)
 		}
@@ -144,7 +144,8 @@ func TestPoolAgainstModel(t *testing.T) {
 	}
 }
 
-// TestPoolTogether uses a pool from several goroutines.
+// TestPoolTogether: four goroutines take, fill and close blocks of one pool; no block changes while it is taken, and
+// the pool is consistent afterwards.
 func TestPoolTogether(t *testing.T) {
 	p := newPool(mostPooled, mostIdle)
 	var all sync.WaitGroup

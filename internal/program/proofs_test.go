@@ -36,6 +36,8 @@ func put(o Operand, i []int64, x float64) {
 	dtype.StoreFloat(o.DType, o.Data, tensor.Offset(o.Strides, i), x)
 }
 
+// testInterpreter runs testKernels. Its one host operator returns the indices of the elements above the attribute
+// least.
 var testInterpreter = Interpreter{
 	Steps: 1000,
 	Kernel: func(name string, o []Operand, dims []int64) error {
@@ -65,7 +67,7 @@ var testInterpreter = Interpreter{
 	},
 }
 
-// row returns a tensor of one axis.
+// row returns a tensor with one axis.
 func row(x ...float32) *tensor.Tensor { return tensor.Must(tensor.FromSlice(x, int64(len(x)))) }
 
 // pair returns a tensor of two rows.
@@ -101,7 +103,8 @@ var proofs = map[string]func() (in, want []*tensor.Tensor){
 	},
 }
 
-// TestProofs runs every text of testdata/proofs, the uses that the language is for, and compares the results.
+// TestProofs prints, parses, verifies and runs the programs of testdata/proofs, one for each main use of the language,
+// and compares the results with the expected ones.
 func TestProofs(t *testing.T) {
 	files, _ := filepath.Glob("testdata/proofs/*.weir")
 	if len(files) != len(proofs) {

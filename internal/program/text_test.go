@@ -16,6 +16,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the expected results in testdata")
 
+// commands are the commands of the cases in testdata/*.txt.
 var commands = map[string]func(source string) string{
 	"parse": func(source string) string {
 		p, err := Parse(source, ParseOptions{Data: make([]byte, 4096)})
@@ -146,7 +147,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestData: a program whose weights are not in the text comes back from its text and its data section.
+// TestData: a program whose weights are in a data section is parsed from its text and that section to an equal program.
+// A section that is too short, and weights without contents, are errors.
 func TestData(t *testing.T) {
 	source := "weir 1 program @p { plan { } tensor %a: u8[100] constant tensor %b: f32[20] constant tensor %c: f32[2] " +
 		"constant\n" +
