@@ -31,9 +31,9 @@ func TestResidualLeavesInputs(t *testing.T) {
 	}
 }
 
-// TestNothing: a nil network, store or array, and a closed store, are typed errors of Predict, with each kind of layer,
-// and of Set; none is internal.
-func TestNothing(t *testing.T) {
+// TestNilAndClosed: a nil network, store or array, and a closed store, are typed errors of Predict, with each kind of
+// layer, and of Set; none is internal.
+func TestNilAndClosed(t *testing.T) {
 	array.AssertNoLeaks(t)
 	net := nn.Linear(2, 3)
 	p, closed := nn.Init(net, 1), nn.Init(net, 1)

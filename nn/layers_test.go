@@ -262,8 +262,9 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// TestUnsound: New refuses networks with invalid or contradictory settings with a typed error, and keeps no memory.
-func TestUnsound(t *testing.T) {
+// TestInvalidSettings: New refuses networks with invalid or contradictory settings with a typed error, and keeps no
+// memory.
+func TestInvalidSettings(t *testing.T) {
 	array.AssertNoLeaks(t)
 	for _, net := range []nn.Layer{nn.Conv2d(3, 4, 3, nn.Groups(2)), nn.Conv2d(3, 4, 0),
 		nn.Conv1d(1, 1, 3, nn.Window(1, 2)), nn.MultiHeadAttention(7, 2),
@@ -306,9 +307,9 @@ func TestPositions(t *testing.T) {
 	}
 }
 
-// TestParts compares the results of layers without parameters, such as Residual, Parallel, Concat, Permute and
-// Upsample, on a 2 × 2 array.
-func TestParts(t *testing.T) {
+// TestLayersWithoutParameters compares the results of layers without parameters, such as Residual, Parallel, Concat,
+// Permute and Upsample, on a 2 × 2 array.
+func TestLayersWithoutParameters(t *testing.T) {
 	double := nn.Lambda(func(c *nn.Context, x *array.Array) *array.Array { return c.Add(x, x) })
 	cases := []struct {
 		net  nn.Layer
@@ -337,9 +338,9 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// TestReaders: 8 goroutines apply one network with one store at the same time, each in a scope of its own, without an
-// error.
-func TestReaders(t *testing.T) {
+// TestConcurrentApply: 8 goroutines apply one network with one store at the same time, each in a scope of its own,
+// without an error.
+func TestConcurrentApply(t *testing.T) {
 	net := nn.Sequential(nn.Linear(4, 8), nn.Relu, nn.BatchNorm(8), nn.Linear(8, 2))
 	_, p := open(t, net)
 	done := make(chan error)

@@ -102,9 +102,9 @@ func TestParametersOwnNothing(t *testing.T) {
 	})
 }
 
-// TestScale: a network runs in a scope whose limit is less than the size of its parameters, because they belong to the
-// store's scope.
-func TestScale(t *testing.T) {
+// TestParametersOutsideLimit: a network runs in a scope whose limit is less than the size of its parameters, because
+// they belong to the store's scope.
+func TestParametersOutsideLimit(t *testing.T) {
 	net := nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8))
 	s, p := open(t, net)
 	inner := array.NewScope("limited", array.In(s), array.Limit(3*8*4*2))

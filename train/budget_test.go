@@ -16,8 +16,8 @@ import (
 	"github.com/weirml/weir/train"
 )
 
-// budgetedNets are networks whose steps are compiled for smaller budgets: with sums over the batch, statistics of it,
-// values that wait for these, and operations that cannot be computed in pieces.
+// budgetedNets returns networks whose steps are compiled for smaller budgets: with sums and statistics over the batch,
+// with values that depend on these, and with operations that cannot be computed in pieces.
 func budgetedNets() map[string]certified {
 	mean := nn.Lambda(func(c *nn.Context, x *array.Array) *array.Array { return c.Mean(x, 1) })
 	between := nn.Lambda(func(c *nn.Context, x *array.Array) *array.Array { return c.Add(x, c.Tanh(c.Mean(x, 0))) })

@@ -19,7 +19,8 @@ type certified struct {
 	counts []weir.Dims
 }
 
-// certifiedNets returns five kinds of networks; batch is named in all, and sequence in those that have one.
+// certifiedNets returns five kinds of networks. The extent batch is named in all, and sequence in networks of
+// sequences.
 func certifiedNets() map[string]certified {
 	mean := nn.Lambda(func(c *nn.Context, x *array.Array) *array.Array { return c.Mean(x, 1) })
 	batches := []weir.Dims{{"batch": 1}, {"batch": 7}, {"batch": 16}, {"batch": 3}, {"batch": 64}}

@@ -236,7 +236,8 @@ func (t *Trainer) verify(f io.Reader) (*header, error) {
 	return h, nil
 }
 
-// complete returns an error unless exactly the listed elements follow and the checksum is right.
+// complete reads the rest of the file, and returns an error unless it is as long as the listed elements and the
+// checksum is right.
 func (h *header) complete(r io.Reader, list []safetensors.Entry, sum hash.Hash32) error {
 	want := int64(0)
 	for _, e := range list {

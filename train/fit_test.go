@@ -129,9 +129,9 @@ func TestStopsEarly(t *testing.T) {
 	}
 }
 
-// TestFitGoesOn: a Fit that is resumed from a checkpoint stops and lowers the rate at the same epoch as an
+// TestFitResumes: a Fit that is resumed from a checkpoint stops and lowers the rate at the same epoch as an
 // uninterrupted one, and keeps the best loss. Data that begin again are watched from the beginning.
-func TestFitGoesOn(t *testing.T) {
+func TestFitResumes(t *testing.T) {
 	array.AssertNoLeaks(t)
 	dir := t.TempDir()
 	o := func(epochs int) train.FitOptions {
@@ -179,8 +179,8 @@ func TestFitGoesOn(t *testing.T) {
 	}
 }
 
-// TestWatchesNonsense: checkpoints keep measures that are infinite or NaN.
-func TestWatchesNonsense(t *testing.T) {
+// TestCheckpointsNotFinite: checkpoints keep measures that are infinite or NaN.
+func TestCheckpointsNotFinite(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := learnable(t, train.DataOptions{})
 	tr := s.trainer(t, train.Options{})
@@ -198,9 +198,9 @@ func TestWatchesNonsense(t *testing.T) {
 	}
 }
 
-// TestBreakOff: a loop over batches that breaks leaves neither memory nor a goroutine, and the next loop continues at
-// that position.
-func TestBreakOff(t *testing.T) {
+// TestBreak: a loop over batches that breaks leaves neither memory nor a goroutine, and the next loop continues at that
+// position.
+func TestBreak(t *testing.T) {
 	array.AssertNoLeaks(t)
 	for _, prefetch := range []int{0, 1, 3} {
 		s := learnable(t, train.DataOptions{Prefetch: prefetch})
@@ -223,9 +223,9 @@ func TestBreakOff(t *testing.T) {
 	}
 }
 
-// TestLoopWithin: a loop inside another over the same data yields no batch and is an error, which stays; the outer loop
-// yields each example once.
-func TestLoopWithin(t *testing.T) {
+// TestNestedLoops: a loop inside another over the same data yields no batch and is an error, which stays; the outer
+// loop yields each example once.
+func TestNestedLoops(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := learnable(t, train.DataOptions{Prefetch: 1})
 	seen := 0
@@ -289,8 +289,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestFields: windows of strings, rows of an array, records of a file; a field that fails ends the epoch with its
-// error.
+// TestFields: batches have the right elements of overlapping windows of a slice, rows of an array and records of a
+// file. A field that cannot be read ends the epoch with its error, and fields of different lengths are an error.
 func TestFields(t *testing.T) {
 	array.AssertNoLeaks(t)
 	text := []int32{0, 1, 2, 3, 4, 5, 6}

@@ -56,7 +56,8 @@ func TestLazyIsDense(t *testing.T) {
 	}
 }
 
-// TestLazyAdam compares with Adam over the rows of a batch's ids, computed here: no other row changes.
+// TestLazyAdam: after 15 steps the table equals that of Adam, computed in Go over the rows of the batches' ids, as do
+// the norms of the gradients, and no other row has changed.
 func TestLazyAdam(t *testing.T) {
 	array.AssertNoLeaks(t)
 	const rows, extent = 12, 3

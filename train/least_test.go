@@ -12,9 +12,9 @@ import (
 	"github.com/weirml/weir/train"
 )
 
-// TestLeast: for every network, type and option, the budget that the refusal of one byte names suffices for all
-// programs of the step, and they take no more.
-func TestLeast(t *testing.T) {
+// TestSmallestBudget: the error for a budget of one byte names a budget that suffices for all programs of the step: for
+// four networks with different options, and for 12 networks of random linear layers.
+func TestSmallestBudget(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	nets := budgetedNets()
 	for name, o := range map[string]train.Options{"statistics": {Precision: weir.BF16},

@@ -136,8 +136,8 @@ func TestParamsUnderTrainer(t *testing.T) {
 	refuses(t, "parameters of another network", err)
 }
 
-// TestDeadBatch: the error of a batch's closed array names the lines that made and closed it.
-func TestDeadBatch(t *testing.T) {
+// TestClosedBatch: the error of a batch's closed array names the lines that made and closed it.
+func TestClosedBatch(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := learnable(t, train.DataOptions{})
 	for _, compiled := range []bool{false, true} {
@@ -162,8 +162,8 @@ func TestDeadBatch(t *testing.T) {
 	}
 }
 
-// TestLossAxes: outputs with a column do not fit targets without that axis, nor the other way round, and the error says
-// what fits.
+// TestLossAxes: an output with a last axis of extent 1 and a target without it, or the reverse, are an error that says
+// how to change the target. Other differences are an error without that advice.
 func TestLossAxes(t *testing.T) {
 	array.AssertNoLeaks(t)
 	scope := array.NewScope("batch")

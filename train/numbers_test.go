@@ -168,7 +168,7 @@ func TestEdgeLosses(t *testing.T) {
 	}
 }
 
-// TestWideTargets: targets and losses of f64 give the same as those of f32.
+// TestWideTargets: targets of f64 give the same losses as targets of f32. A loss of integers is an error.
 func TestWideTargets(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := array.NewScope("batch")
@@ -199,9 +199,9 @@ func TestWideTargets(t *testing.T) {
 	refuses(t, "a loss of integers", err, "it is a float")
 }
 
-// TestOneValue: with every option, a step on one example, of which BatchNorm has no variance, returns NotFinite with
-// Buffers, and the other steps give the same bits as without it.
-func TestOneValue(t *testing.T) {
+// TestSingleExample: with every option, a step on one example, of which BatchNorm has no variance, returns NotFinite
+// with Buffers, and the other steps give the same bits as without it.
+func TestSingleExample(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := array.NewScope("batch")
 	defer s.Close()
@@ -432,8 +432,9 @@ func TestHostileFields(t *testing.T) {
 	}
 }
 
-// TestNoNumber: a measure that is NaN neither counts as the best, nor hides a better one.
-func TestNoNumber(t *testing.T) {
+// TestMeasureNaN: a measure that is NaN is not the best of EarlyStopping and Plateau, and does not hide a better one. A
+// NaN of weight 0 has no effect on a Mean.
+func TestMeasureNaN(t *testing.T) {
 	array.AssertNoLeaks(t)
 	e := &train.EarlyStopping{Patience: 1}
 	tr, _ := trainerOf(t, nn.Linear(4, 3), train.MSE, train.Options{})
@@ -480,9 +481,9 @@ func TestPredictNamed(t *testing.T) {
 	refuses(t, "a target of another name", err, "its name is y")
 }
 
-// TestIDsOutside: an id without a row in a table is an error of the step that names it, also a negative one, and
+// TestIDsOutOfRange: an id without a row in a table is an error of the step that names it, also a negative one, and
 // changes nothing.
-func TestIDsOutside(t *testing.T) {
+func TestIDsOutOfRange(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := array.NewScope("batch")
 	defer s.Close()

@@ -64,8 +64,8 @@ func near(t *testing.T, what string, got, want []float32, tolerance float64) {
 	}
 }
 
-// TestOptimisersAreAsPyTorchs compares parameters after steps of each optimiser with PyTorch's.
-func TestOptimisersAreAsPyTorchs(t *testing.T) {
+// TestOptimisersAgainstPyTorch compares parameters after steps of each optimiser with PyTorch's.
+func TestOptimisersAgainstPyTorch(t *testing.T) {
 	array.AssertNoLeaks(t)
 	f := fixtures(t)
 	decay := train.WeightDecay
@@ -124,8 +124,8 @@ func TestOptimisersAreAsPyTorchs(t *testing.T) {
 	}
 }
 
-// TestLossesAreAsPyTorchs compares losses and their derivatives with PyTorch's.
-func TestLossesAreAsPyTorchs(t *testing.T) {
+// TestLossesAgainstPyTorch compares losses and their derivatives with PyTorch's.
+func TestLossesAgainstPyTorch(t *testing.T) {
 	array.AssertNoLeaks(t)
 	f := fixtures(t)
 	take := func(name string, into any) {

@@ -421,8 +421,8 @@ func TestFrozen(t *testing.T) {
 	}
 }
 
-// TestTwoAtOnce: steps of two goroutines at once are refused, not mixed.
-func TestTwoAtOnce(t *testing.T) {
+// TestConcurrentSteps: steps of two goroutines at once are refused, not mixed.
+func TestConcurrentSteps(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := learnable(t, train.DataOptions{})
 	tr := s.trainer(t, train.Options{})

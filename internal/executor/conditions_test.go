@@ -9,10 +9,10 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// TestBoundAgain: a run ends with an error before a launch whose kernel's proofs use a condition on two dimensions, if
-// one of them was bound again and the condition not yet checked again. The launch runs if both were bound, or if the
-// kernel uses only one of them.
-func TestBoundAgain(t *testing.T) {
+// TestConditionsAfterBind: a run ends with an error before a launch whose kernel's proofs use a condition on two
+// dimensions, if one of them was bound again and the condition not yet checked again. The launch runs if both were
+// bound, or if the kernel uses only one of them.
+func TestConditionsAfterBind(t *testing.T) {
 	for text, refused := range map[string]bool{
 		"bind b = 2 loop trip %trip { bind a = a + 6 launch @k(%x) dims (a, b) source \"node\" bind b = 8 }": true,
 		"bind b = 2 loop trip %trip { bind a = a + 6 bind b = 8 launch @k(%x) dims (a, b) source \"node\" }": false,

@@ -18,7 +18,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// kernelTexts are the kernels of the programs below. The host runs those whose name begins with h, a device the others.
+// kernelTexts are the kernels of the programs below. The host runs the kernels whose names begin with h, a device the
+// others.
 var kernelTexts = []string{
 	`kernel @double(%x: f32[n] read, %y: f32[n] write) dims(n) { local %copy: f32[n] ` +
 		`each i < n { store %copy[i] = mul(load %x[i], 2) } each i < n { store %y[i] = load %copy[i] } }`,

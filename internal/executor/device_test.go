@@ -441,8 +441,8 @@ func TestUnknownStep(t *testing.T) {
 	}
 }
 
-// TestNoDevice: a program for a device is refused without it, and a program for two devices always; a wait for an event
-// that was never recorded, and a host step on a device's tensor, end with an error.
+// TestNoDevice: New refuses a program for a device without the device, and a program for two devices. A wait for an
+// event that was never recorded, and a step of the host on a device's tensor or the reverse, end the run with an error.
 func TestNoDevice(t *testing.T) {
 	one := parsed(t, vectorHead+vectorPorts+`carve %y copy %y = %x } }`)
 	if _, err := New(one, testKernels(t, one), Options{Host: cpu.Host{}, Threads: 1}); !errors.Is(err,

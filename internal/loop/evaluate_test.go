@@ -221,9 +221,8 @@ func TestFloatFloorMod(t *testing.T) {
 	}
 }
 
-// TestSigmoidIsAccurateAtBothEnds: for arguments from −700 to 700, sigmoid has a relative error of at most 1e-15 and is
-// never 0.
-func TestSigmoidIsAccurateAtBothEnds(t *testing.T) {
+// TestSigmoidAccuracy: for arguments from −700 to 700, sigmoid has a relative error of at most 1e-15 and is never 0.
+func TestSigmoidAccuracy(t *testing.T) {
 	for _, x := range []float64{-700, -40, -1, 0, 1, 40, 700} {
 		want := math.Exp(x) / (1 + math.Exp(x))
 		if x > 0 {
@@ -269,8 +268,8 @@ func TestPackedElements(t *testing.T) {
 	}
 }
 
-// TestMeaninglessFunctionsAreRefused: evaluating a function for a type that it does not accept panics.
-func TestMeaninglessFunctionsAreRefused(t *testing.T) {
+// TestInvalidFunctionsPanic: evaluating a function for a type that it does not accept panics.
+func TestInvalidFunctionsPanic(t *testing.T) {
 	for _, f := range []func(){
 		func() { EvalUnary(Exp, dtype.I32, 0) }, func() { EvalUnary(Not, dtype.F32, 0) },
 		func() {

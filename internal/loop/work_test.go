@@ -7,9 +7,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// TestDone: DoneBy counts the operations of kernels with ragged loops, and with branches on loop variables or on
+// TestDoneBy: DoneBy counts the operations of kernels with ragged loops, and with branches on loop variables or on
 // elements, within 1%.
-func TestDone(t *testing.T) {
+func TestDoneBy(t *testing.T) {
 	for _, c := range []struct {
 		body        string
 		n           int64

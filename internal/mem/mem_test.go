@@ -282,9 +282,9 @@ func TestPoisonReleasesTheOldest(t *testing.T) {
 	SetPoison(before)
 }
 
-// TestCatchFaultsLetsOthersPass: CatchFaults returns the function's own error, and lets panics pass that are not faults
+// TestCatchFaultsPassesPanics: CatchFaults returns the function's own error, and lets panics pass that are not faults
 // in blocks.
-func TestCatchFaultsLetsOthersPass(t *testing.T) {
+func TestCatchFaultsPassesPanics(t *testing.T) {
 	own := errors.New("own")
 	if err := CatchFaults(func() error { return own }); err != own {
 		t.Errorf("got %v", err)

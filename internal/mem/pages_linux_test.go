@@ -59,14 +59,14 @@ func TestFullDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for err == nil { // fill the room that is left
+	for err == nil { // fill the remaining space
 		_, err = fill.Write(make([]byte, 64<<10))
 	}
 	if err := CatchFaults(func() error { Fill(first, 1); return nil }); err != nil {
 		t.Errorf("writing what was granted: %v", err)
 	}
 	part := [][]byte{first.Bytes()[:100]}
-	if err := first.Keep(part); err != nil { // the room of the rest is given back
+	if err := first.Keep(part); err != nil { // the space of the other pages is freed
 		t.Fatal(err)
 	}
 	second, err := MapPages(folder, "more", 500<<10)

@@ -85,8 +85,9 @@ func TestFolders(t *testing.T) {
 	}
 }
 
-// TestNoRoom: a refusal of a file's room is an ErrMemory, and leaves nothing.
-func TestNoRoom(t *testing.T) {
+// TestMapPagesRefused: if the memory or the space of a file is refused, MapPages returns ErrMemory and leaves neither a
+// file nor a count.
+func TestMapPagesRefused(t *testing.T) {
 	if !outsideHeap {
 		t.Skip("no files are mapped here")
 	}
