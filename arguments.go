@@ -17,7 +17,7 @@ type Inputs map[string]Arg
 // Strided; or Absent.
 type Arg interface{ given() given }
 
-// given is an argument as runs take it.
+// given is an argument as package session has it.
 type given session.Argument
 
 func (t *Tensor) given() given { return given(session.Lend(t.inner())) }
@@ -28,16 +28,16 @@ func (g given) given() given { return g }
 func (g given) String() string { return session.Argument(g).String() }
 
 // Consume gives a tensor to a run for good: the run releases its memory after the last step that reads it, or when the
-// run fails. From the call of Run on the tensor is invalid, unless Run refuses its arguments. The tensor must have
-// memory of its own, as those of New do, or be an output of an earlier run: when all tensors of its Results are
-// consumed, donated or closed, the Results are closed and release their call.
+// run fails. The tensor is invalid from the call of Run on, unless Run refuses its arguments. It must have memory of
+// its own, as tensors of New do, or be an output of an earlier run: when all tensors of its Results are consumed,
+// donated or closed, the Results are closed and release their call.
 func Consume(t *Tensor) Arg { return given(session.Consume(t.inner())) }
 
 // Donate gives a tensor to a run for good, and its memory to one of the run's outputs: the run allocates that much less
 // (Memory.Donating). The output has as many bytes as the tensor, and is written after the last read of the tensor, or
 // in place; if there is no such output, the run is refused. The output may be donated again, so that weights go from
-// step to step without a copy. From the call of Run on the tensor is invalid, unless Run refuses its arguments. Its
-// memory must be as Consume requires.
+// step to step without a copy. The tensor is invalid from the call of Run on, unless Run refuses its arguments. It must
+// have memory as for Consume, and the memory must be writable.
 func Donate(t *Tensor) Arg { return given(session.Donate(t.inner())) }
 
 // Update lends a tensor to a run that writes a new value into it. Inputs that are states (Info.State) require it, and

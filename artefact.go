@@ -19,7 +19,7 @@ import (
 // artefactFile is an artefact that was read, with the description of its model as users see it.
 type artefactFile = artefact.File[Description, Condition, Saving]
 
-// compiledModel is a source that was compiled before.
+// compiledModel is a source that is an artefact.
 type compiledModel struct{ *artefactFile }
 
 func (a compiledModel) inputs() []signature.Info  { return signature.Infos(a.Inputs()) }
@@ -29,8 +29,8 @@ func (a compiledModel) module() sources.Model     { return nil }
 func (a compiledModel) describe(func() (func(), error)) Description { return a.About.Description }
 
 // WriteTo writes the program as an artefact, a .weir file, which Load reads: its text, its scheduled loops, its
-// certificate and its weights, without machine code. Load verifies it and generates the code in a moment; its results
-// are equal to the bit.
+// certificate and its weights, without machine code. Load and Compile verify the artefact, and generate its
+// code in a moment; results are equal to the bit.
 func (p *Program) WriteTo(w io.Writer) (n int64, err error) {
 	defer diag.Recover(&err, "writing an artefact")
 	if p.target == Reference && p.model.source.module() != nil {

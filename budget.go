@@ -25,7 +25,7 @@ type Saving struct {
 	Kind   string `json:"kind"`
 	Tensor string `json:"tensor"`
 	At     string `json:"at"`    // the last node of a chunk or batch; else the first node that needs the tensor again
-	Bytes  int64  `json:"bytes"` // the bytes that are not in memory meanwhile
+	Bytes  int64  `json:"bytes"` // the bytes that the change keeps out of memory
 	// Operations and Moved are the additional cost of each run: arithmetic operations, and bytes to and from files.
 	Operations int64 `json:"operations"`
 	Moved      int64 `json:"moved"`
@@ -79,8 +79,8 @@ func (p *Program) Savings() []Saving {
 	return out
 }
 
-// mostEnough is the largest number of compilations that look for a budget that works; after them the peak without a
-// budget is named.
+// mostEnough is the largest number of compilations that look for a budget that works; if all fail, the error names the
+// peak without a budget.
 const mostEnough = 5
 
 // enough returns the error of a refused budget with a budget that works. The compiler's number is an estimate, since

@@ -13,22 +13,23 @@ type Call session.Call
 
 func (c *Call) inner() *session.Call { return (*session.Call)(c) }
 
-// NewCall makes a call with these dimensions; d needs a value for each dimension of the inputs' shapes. If
-// Options.Calls calls are in use, it returns an error instead of waiting.
+// NewCall makes a call with these dimensions; d needs a value for each dimension of Program.Dims. If Options.Calls
+// calls are in use, it returns an error instead of waiting. All inputs and outputs must be tensors of numbers.
 func (p *Program) NewCall(d Dims) (*Call, error) {
 	c, err := p.session.NewCall(d)
 	return (*Call)(c), err
 }
 
-// Input returns the tensor bound to an input; if none is bound, it makes one to fill. It is nil if there is no such
-// input, or no memory: then Run returns the error.
+// Input returns the tensor bound to an input; if none is bound, it makes a tensor of zeros to fill, and binds it. It is
+// nil if there is no such input, if the call is closed, or if memory is refused: in the last case Run returns the
+// error.
 func (c *Call) Input(name string) *Tensor { return (*Tensor)(c.inner().Input(name)) }
 
-// Bind lends a tensor to an input, or makes an output write to a tensor, for the runs that follow; the call allocates
-// no memory for such outputs (Memory.Binding). A tensor bound to an output starts at a multiple of 64 bytes, as those
-// of New do, and shares no memory with the inputs and other outputs, with one exception: it may also be bound to an
-// input that the output may overwrite (see Donate), and is then updated in place. An input that is a state is bound to
-// an Update, and its output is the same tensor. A tensor bound by Consume must have memory of its own, as those of New
+// Bind lends a tensor to an input, or makes the runs that follow write an output to a tensor; the call allocates no
+// memory for such outputs (Memory.Binding). A tensor bound to an output starts at a multiple of 64 bytes, as tensors of
+// New do, and shares no memory with the inputs and other outputs, with one exception: it may also be bound to an input
+// that the output may overwrite (see Donate), and is then updated in place. An input that is a state is bound to an
+// Update, and its output is the same tensor. A tensor bound by Consume must have memory of its own, as tensors of New
 // do; the next run consumes it, after which the input is unbound. A Donate is refused.
 func (c *Call) Bind(name string, a Arg) error {
 	return c.inner().Bind(name, session.Argument(a.given()))

@@ -18,8 +18,9 @@ import (
 )
 
 // Compile prepares a model to run, and plans its memory. If no dimension is open and the memory of a call is small, it
-// allocates the first call too. It stops soon after ctx ends, with the error of ctx. A program that does not fit
-// Options.Budget is an ErrBudget whose Budget works: the model was compiled within it.
+// allocates the first call too. It stops soon after ctx ends, with the error of ctx. If the program does not fit
+// Options.Budget, the error is an ErrBudget; unless its field Budget is 0, that budget works: the model was compiled
+// within it.
 func Compile(ctx context.Context, m *Model, o Options) (p *Program, err error) {
 	if o.Tune {
 		p, err = tune(ctx, m, o)
@@ -197,8 +198,8 @@ func (m *Model) checked(o Options) (Options, error) {
 	return o, nil
 }
 
-// ready makes the first call where nothing about it is left to know and it is small, so that the first run takes no
-// longer than those that follow. Where there is no memory for it now, a run asks again, and says so.
+// ready makes the first call if no dimension that inputs determine is open, and the call's memory is small, so that the
+// first run takes no longer than later ones. If memory is refused, the first run makes the call or returns the error.
 func (p *Program) ready() {
 	dims, known := make([]int64, len(p.compiled.Program.Dims)), Dims{}
 	for i, d := range p.compiled.Program.Dims {

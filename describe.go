@@ -11,14 +11,14 @@ import (
 // Unbounded is the Max of a dimension without an upper bound.
 const Unbounded = sym.NoMax
 
-// Dimension is a named dimension of a program's inputs.
+// Dimension is a named dimension of a program, with the range of its sizes.
 type Dimension struct {
 	Name     string
 	Min, Max int64 // Max is Unbounded if there is no upper bound
 }
 
-// Dims lists the dimensions that the shapes of the inputs determine, by name, with the ranges that Requires leaves
-// them.
+// Dims lists the dimensions that the inputs determine, by their shapes or by elements that are sizes. The conditions of
+// Requires narrow the ranges. See Decided for dimensions that other data determine.
 func (p *Program) Dims() []Dimension {
 	var out []Dimension
 	ranges := certificate.Ranges(p.compiled, p.labels)
@@ -61,8 +61,8 @@ func (p *Program) Proved() []Condition {
 	return slices.Clone(p.proved)
 }
 
-// Operations returns the additions and multiplications of one run, as a formula over the dimensions. The body of a loop
-// counts once.
+// Operations returns the number of arithmetic operations of one run, as a formula over the dimensions. The body of a
+// loop counts once, and a branch counts as its first body.
 func (p *Program) Operations() Size {
 	return Size{p.labels.Show(p.compiled.Operations()), p.labels.Dims(p.compiled.Loop.Dims)}
 }

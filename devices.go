@@ -17,7 +17,7 @@ var ErrDeviceLost = device.ErrLost
 type DeviceInfo struct {
 	Name     string   `json:"name"`             // the target and the number, as "vulkan:0"
 	Product  string   `json:"product"`          // the vendor's name for it
-	Driver   string   `json:"driver"`           // and its version
+	Driver   string   `json:"driver"`           // the driver's name and version
 	Memory   int64    `json:"memory_bytes"`     // the size of its largest memory
 	Shared   int64    `json:"shared_bytes"`     // shared memory of the threads of a block
 	Threads  int64    `json:"invocations"`      // the most threads of a block
@@ -26,8 +26,9 @@ type DeviceInfo struct {
 	Why      string   `json:"unused,omitempty"` // why it cannot be used; empty if it can
 }
 
-// Devices lists the devices that this build can reach; a kind of device that is not in the build is not listed. A kind
-// without a driver on this machine is ErrUnsupported, with a fix.
+// Devices lists the devices that this build can reach; a kind of device that is not in the build is not listed. If a
+// kind in the build has no driver on this machine, Devices returns ErrUnsupported, with a fix, and the devices of other
+// kinds.
 func Devices() (list []DeviceInfo, err error) {
 	for _, k := range device.Kinds() {
 		infos, failed := k.List()

@@ -46,7 +46,7 @@ func (m *Memory) onDevice() *DeviceMemory {
 
 // OnHost is a step of a device's program that runs on the host.
 type OnHost struct {
-	Nodes  string `json:"nodes"`  // the model's
+	Nodes  string `json:"nodes"`  // the model's nodes that it computes
 	Step   string `json:"step"`   // the kernel, or the host operator
 	Reason string `json:"reason"` // why the device does not run it
 }
@@ -72,7 +72,7 @@ func (p *Program) OnHost() (list []OnHost) {
 // DeviceKernel is a kernel of a device, or a part of one that is launched by itself, with the resources of a launch.
 type DeviceKernel struct {
 	Name    string `json:"name"`
-	Nodes   string `json:"nodes"`        // the model's
+	Nodes   string `json:"nodes"`        // the model's nodes that it computes
 	Shared  int64  `json:"shared_bytes"` // shared memory of the threads of a block
 	Threads int64  `json:"invocations"`  // the threads of a block
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// SetLimit limits the memory that the process holds outside Go's heap to bytes, in full pages, mapped files and Usage's
-// Cached included, and returns the previous limit. 0 is no limit. An allocation that would exceed the limit, after
-// cached memory has been returned, is refused with an ErrMemory that names the limit. Existing allocations stay.
+// SetLimit limits the memory that the process holds outside Go's heap, and returns the previous limit. The limit is in
+// bytes of full pages, and includes mapped files and Usage's Cached; 0 is no limit. An allocation that would exceed it,
+// after cached memory has been returned, is refused with an ErrMemory that names the limit. Existing allocations stay.
 // Memory.Limit returns the bytes that a program needs: Compile refuses a program that does not fit.
 func SetLimit(bytes int64) (before int64) { return mem.SetLimit(bytes) }
 
@@ -52,10 +52,10 @@ func (a Asked) runs() int64 {
 	return int64(a.Calls) * (a.Call + a.Heap + a.Arguments)
 }
 
-// Limit returns the argument for SetLimit, in a process that holds nothing else, to load the model, compile the program
-// and have calls runs active at the upper bounds of the dimensions, each with arguments made by New: the program never
-// requests more, and with a byte less Compile refuses it. It is ErrInput if a dimension has no bound: see LimitAt.
-// Tuning is not included.
+// Limit returns the least argument for SetLimit with which a process that holds nothing else can load the model,
+// compile the program, and have this number of calls active at the upper bounds of the dimensions, each with arguments
+// made by New. The program never requests more, and with a byte less Compile refuses it. It is ErrInput if a dimension
+// has no bound: see LimitAt. Tuning is not included.
 func (m *Memory) Limit(calls int) (int64, error) {
 	a, err := m.Asked(calls, nil)
 	return a.Total(), err
@@ -133,7 +133,7 @@ func (p *Program) checkLimit() error {
 	}
 	a, err := p.memory.Asked(p.options.Calls, nil)
 	if err != nil {
-		return nil // what has no bound is asked for when it is known
+		return nil // memory without a bound is requested when its size is known
 	}
 	held := mem.Usage()
 	tensors := held.MappedCurrent[mem.Tensors] + held.Cached

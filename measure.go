@@ -6,8 +6,9 @@ import (
 	"github.com/weirml/weir/internal/executor"
 )
 
-// Measurement is the memory that one watched run used, in bytes. It does not read the plan: it records the extents of
-// the operands, scratch and outputs that launches received, in storage that was filled with a pattern.
+// Measurement is the memory that one watched run used, in bytes. Measure does not read the plan: it records the
+// addresses and sizes of the operands, scratch and outputs that launches received, in storage that was filled with a
+// pattern.
 type Measurement struct {
 	Weights, Code, Arena, Outputs, Scratch int64 // Scratch is the sum over all workers
 	// ArenaWritten and OutputsWritten are the offsets after the last byte that changed.
@@ -23,7 +24,7 @@ type Measurement struct {
 	// certificate's formulas.
 	Decided Dims
 
-	bodies []uint8 // what was run of the branches and loops, as walkBodies asks for it
+	bodies []uint8 // the bodies of branches and loops that ran: see session.Measurement
 }
 
 // Peak returns the measured peak for a number of such calls at once: compare it with the prediction of Memory.Peak.

@@ -8,8 +8,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Donating returns the certificate of runs that donate these inputs: Outputs excludes the outputs that lie in their
-// memory.
+// Donating returns the certificate of runs that donate arguments for these inputs: Outputs excludes the outputs that
+// lie in the donated memory. It is ErrInput if no output can use one of the donations.
 func (m *Memory) Donating(inputs ...string) (*Memory, error) {
 	outputs, err := m.program.session.Donated(inputs)
 	if err != nil {
@@ -18,8 +18,8 @@ func (m *Memory) Donating(inputs ...string) (*Memory, error) {
 	return m.without(outputs), nil
 }
 
-// Binding returns the certificate of calls that bind these outputs to the caller's memory (Call.Bind): Outputs excludes
-// them. See Donating for outputs that overwrite arguments.
+// Binding returns the certificate of calls that bind these outputs to the caller's tensors (Call.Bind): Outputs
+// excludes them. See Donating for outputs that overwrite arguments.
 func (m *Memory) Binding(outputs ...string) (*Memory, error) {
 	s := m.program.session
 	var list []int
@@ -39,7 +39,7 @@ func (m *Memory) Binding(outputs ...string) (*Memory, error) {
 	return m.without(list), nil
 }
 
-// without returns the certificate without the storage of some output ports.
+// without returns the certificate without the storage of these output ports.
 func (m *Memory) without(outputs []int) *Memory {
 	p := m.program.compiled.Program
 	less := *m
@@ -57,8 +57,9 @@ func (m *Memory) without(outputs []int) *Memory {
 	return &less
 }
 
-// Copies returns the bytes that one run takes beyond the certificate, while it lasts, if the arguments of these inputs
-// are not in the order of the inputs (see Strided). Without names it assumes so for all inputs that can be copied.
+// Copies returns the bytes that one run takes beyond the certificate, until it returns, if the arguments for these
+// inputs do not lie in the order of the inputs and must be copied (see Strided). Without names it counts all inputs
+// that can be copied.
 func (m *Memory) Copies(inputs ...string) (Size, error) {
 	s, prog := m.program.session, m.program.compiled.Program
 	if len(inputs) == 0 {

@@ -94,8 +94,8 @@ type PlanAccess struct {
 	Bytes   int64 `json:"bytes"`
 }
 
-// Plan returns the plan of one call for a binding of the dimensions. d needs a value for each dimension of the inputs'
-// shapes, and for each unbounded dimension of Decided.
+// Plan returns the plan of one call for a binding of the dimensions. d needs a value for each dimension of Dims, and
+// for each unbounded dimension of Decided.
 func (p *Program) Plan(d Dims) (plan *Plan, err error) {
 	defer diag.Recover(&err, "laying out the plan")
 	plan, l, err := p.layout(d)

@@ -2,14 +2,14 @@ package weir
 
 import "github.com/weirml/weir/internal/compiler"
 
-// Processor is what is known of a machine's processor, and what is made of it.
+// Processor describes a processor, and the level of instructions that programs are compiled for on it.
 type Processor struct {
 	Name     string
-	Features []string // that code could use, sorted
-	Cache    [3]int64 // bytes of a core's caches: L1 for data, L2, L3; assumed where the processor does not tell
-	CPU      string   // the level that programs are compiled for without Options.CPU
-	Why      string   // not for a higher one
+	Features []string // the features that code could use, sorted
+	Cache    [3]int64 // bytes of a core's caches: L1 for data, L2, L3; assumed if the processor does not tell
+	CPU      string   // the level of programs without Options.CPU, as named there
+	Why      string   // why it is not a higher level
 }
 
-// HostProcessor describes the processor of the machine that this runs on.
+// HostProcessor describes the processor of this machine.
 func HostProcessor() Processor { return Processor(compiler.Here()) }

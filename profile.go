@@ -30,7 +30,7 @@ type KernelTime struct {
 }
 
 // Kernels lists the launches as Profile does, without a run: counts and times are 0, and the other fields are for
-// dimensions of 1, or their minimum.
+// dimensions at their minimum, but at least 1.
 func (p *Program) Kernels() []KernelTime {
 	dims := make([]int64, len(p.compiled.Program.Dims))
 	for i, d := range p.compiled.Program.Dims {
@@ -50,5 +50,5 @@ func (p *Program) Profile(ctx context.Context, in Inputs, runs int) ([]KernelTim
 	return each(list, kernelTime), nil
 }
 
-// kernelTime returns a launch as users have it.
+// kernelTime returns a launch as the public type.
 func kernelTime(l timing.Launch) KernelTime { return KernelTime(l) }

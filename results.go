@@ -15,7 +15,7 @@ func (r *Results) inner() *session.Results { return (*session.Results)(r) }
 // value, or if it is a sequence. The tensor is invalid after Close.
 func (r *Results) Get(name string) *Tensor { return (*Tensor)(r.inner().Get(name)) }
 
-// At returns the i-th output, or nil if Get would. The tensor is invalid after Close.
+// At returns the i-th output; nil if Get would return nil for its name. The tensor is invalid after Close.
 func (r *Results) At(i int) *Tensor { return (*Tensor)(r.inner().At(i)) }
 
 // All iterates over the outputs by name, in the model's order: nil for an optional without a value, and the tensors of

@@ -15,16 +15,16 @@ import (
 type source interface {
 	inputs() []signature.Info
 	outputs() []signature.Info // as far as the model declares them
-	// describe tells what the file holds; read has all of the files mapped until done is called.
+	// describe describes the contents of the file; read maps all of the files until done is called.
 	describe(read func() (done func(), err error)) Description
-	// compile makes a program's parts.
+	// compile sets the compiled code of p, its inputs and outputs, and its proved conditions.
 	compile(ctx context.Context, p *Program, o Options, choices compiler.Choices) error
-	// module is the model that modules are built of; nil for an artefact.
+	// module returns the model that modules are built from; nil for an artefact.
 	module() sources.Model
 
 	Metadata() map[string]string
 	Blocks() []*mem.Block                        // the files, mapped or read
-	Close() error                                // gives them back
+	Close() error                                // releases the files
 	Fixed(input string) bool                     // whether an input has a value in the file, which is compiled in
 	First(input string, to *tensor.Tensor) error // writes the first value of a state that has one (Info.Initial)
 }

@@ -21,7 +21,7 @@ type Stats struct {
 	Busy   time.Duration
 	Active int // calls that are running, bound to a Call, or have results that are not closed
 	Calls  int // the most that Active may be
-	// Bytes are held now: weights, code, and the arenas, outputs and scratch of all calls, idle ones included.
+	// Bytes is the memory held now: weights, code, and the arenas, outputs and scratch of all calls, also of idle ones.
 	Bytes int64
 }
 

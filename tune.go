@@ -14,7 +14,8 @@ import (
 type Tuning struct {
 	Nodes  string `json:"nodes"`  // the model's nodes that the kernel computes
 	Choice string `json:"choice"` // in words
-	// that the kernel took in a run as the tables say, in nanoseconds; After was measured beside it
+	// Before is the kernel's time in a run with the tables' choices, in nanoseconds; After is its time with Choice,
+	// measured in alternation.
 	Before time.Duration `json:"before"`
 	After  time.Duration `json:"after"`
 }

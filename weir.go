@@ -17,10 +17,10 @@
 //
 // # Memory
 //
-// A program's peak is weights + code + calls × (arena + outputs + workers × scratch), where calls is how many runs may
-// be active at once or have results that are not closed. The formula is exact for every binding of the model's named
-// dimensions (Program.Memory). The memory lies outside Go's heap: Usage gives the process's totals, and GOMEMLIMIT
-// should be set to the container's limit less the peaks.
+// A program's peak is weights + code + calls × (arena + outputs + workers × scratch): calls is the number of runs that
+// may be active at once or have results that are not closed. The formula is exact for every binding of the model's
+// named dimensions (Program.Memory). The memory lies outside Go's heap: Usage gives the process's totals, and
+// GOMEMLIMIT should be set to the container's limit less the peaks.
 //
 // # Strings, sequences, optionals
 //
@@ -58,8 +58,8 @@ type Error = diag.Error
 var (
 	ErrInput       = diag.ErrInput       // the file, an input or a setting is at fault
 	ErrUnsupported = diag.ErrUnsupported // Weir cannot do it; also errors.ErrUnsupported
-	ErrBudget      = diag.ErrBudget      // it does not fit the budget
-	ErrMemory      = diag.ErrMemory      // the system refused memory
+	ErrBudget      = diag.ErrBudget      // the program does not fit the budget
+	ErrMemory      = diag.ErrMemory      // the system, or the limit of SetLimit, refused memory
 	ErrClosed      = diag.ErrClosed      // the program, call or tensor was closed
 	ErrInternal    = diag.ErrInternal    // a bug in Weir
 )
@@ -140,7 +140,7 @@ const (
 	OptionalSequenceKind      // a sequence or no value
 )
 
-// infosOf returns descriptions as users have them.
+// infosOf returns descriptions as the public type.
 func infosOf(list []signature.Info) []Info {
 	return each(list, func(i signature.Info) Info {
 		info := Info{i.Name, i.DType, nil, Kind(i.Kind), i.State, i.Initial, Layout(i.Layout)}
@@ -151,7 +151,7 @@ func infosOf(list []signature.Info) []Info {
 	})
 }
 
-// inner returns the description as it is inside.
+// inner returns the description as package signature has it.
 func (i Info) inner() signature.Info {
 	info := signature.Info{Name: i.Name, DType: i.DType, Kind: sources.Kind(i.Kind), State: i.State, Initial: i.Initial,
 		Layout: string(i.Layout)}
@@ -182,7 +182,7 @@ func Load(path string) (m *Model, err error) {
 		return nil, inFile(err, path)
 	}
 	defer f.Close()
-	var head []byte // of what is neither a folder nor a device, which onnx refuses by name
+	var head []byte // the file's first bytes; nil for a folder or a device, for which Open returns an error
 	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
 		if head, err = sources.Head(f); err != nil {
 			return nil, inFile(err, path)
