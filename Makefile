@@ -23,9 +23,9 @@ TARGETS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windo
 WASM_PACKAGES := ./internal/dtype/... ./internal/sym/... ./internal/mem/... ./internal/tensor/... ./examples/digits/...
 RACE_PACKAGES := ./internal/mem/... ./internal/device/... ./internal/executor/... ./batch
 # The tests of the root that have several goroutines.
-RACE_TESTS := Close|TakenWhile|OneMemory|Panic|Concurrent|EveryMethod
+RACE_TESTS := Close|OneMemory|Panic|EveryMethod|HandOver|Lending|DetachRefused|StateTwice
 # The tests of array, nn and train that have several goroutines.
-RACE_ARRAYS := Goroutines|ManyShapes|SeveralGradients|Predictions|Readers|Shared(Scope|Trace)|CloseWaits|Variants|HandedOver|TwoAtOnce|DroppedLast|Cancelled|ClosedWhileRunning|BreakOff
+RACE_ARRAYS := Goroutines|ManyShapes|SeveralGradients|Predictions|ConcurrentApply|Shared(Scope|Trace)|CloseWaits|Variants|HandedOver|ConcurrentSteps|DroppedLast|Cancelled|ClosedWhileRunning|Break$$
 
 .PHONY: help
 help: ## list the targets

@@ -61,7 +61,7 @@ func (l *attention) each() int { return l.extent / l.heads }
 
 // Declare declares the projections; it fails if the heads do not divide the extent or the key heads the heads.
 func (l *attention) Declare(d *Declaration) {
-	if l.heads < 1 || l.heads%l.heads != 0 || l.extent%l.heads != 0 || l.settings.heads < 1 ||
+	if l.heads < 1 || l.extent%l.heads != 0 || l.settings.heads < 1 ||
 		l.heads%l.settings.heads != 0 {
 		d.Fail(fmt.Errorf("%v with %d heads of keys: the extent is no multiple of the heads, or they of those", l,
 			l.settings.heads))
