@@ -50,7 +50,7 @@ func TestReadCSV(t *testing.T) {
 	}
 }
 
-// many is a reader of a table of ten million rows, made as they are read.
+// many is a reader of a table that never ends.
 type many struct {
 	row  int
 	rest []byte

@@ -48,8 +48,8 @@ var minimalloc = map[string]struct {
 	"input.12.csv":  {12, 12, 0},
 }
 
-// TestMinimalloc solves instances made to defeat greedy planners, all within their capacity and ten of them at their
-// bounds, which is the proof that none is lower.
+// TestMinimalloc solves instances that were made to defeat greedy planners: all within their capacity, and all but one
+// at their bounds, below which no plan exists. A second run of a smaller one must give the same plan.
 func TestMinimalloc(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(minimalloc)) {
 		want := minimalloc[name]

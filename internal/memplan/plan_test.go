@@ -15,7 +15,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// claim turns a problem and its solution into what the validator reads.
+// claim returns a problem and its solution as a plan for the validator.
 func claim(p memplan.Problem, s *memplan.Solution) *validator.Plan {
 	v := &validator.Plan{Dims: p.Dims, Offsets: s.Offsets, Height: s.Height, Arena: s.Arena, Bound: s.Bound,
 		Weak: !s.BoundComplete}
@@ -123,8 +123,8 @@ var recipes = map[string]recipe{
 	"zero, mixed":   {buffers: 14, steps: 8, dims: []string{"n", "m"}, zero: true, mixed: true, aliases: true},
 }
 
-// TestRandomProblems plans random problems in every way there is and validates each plan at many bindings; the
-// evaluator, the printed formula and the validator must agree on every byte.
+// TestRandomProblems plans random problems with every planner of allPlans, and validates each plan at many bindings.
+// The evaluator, the printed formula and the certificate must agree on every byte.
 func TestRandomProblems(t *testing.T) {
 	rounds := uint64(25)
 	if testing.Short() {
@@ -154,6 +154,8 @@ func TestRandomProblems(t *testing.T) {
 	}
 }
 
+// allPlans returns the plans of a problem by planner: all heuristics, one or none of them, Naive and Bump. It leaves
+// out planners that do not support the problem.
 func allPlans(t *testing.T, p memplan.Problem) map[string]*memplan.Solution {
 	t.Helper()
 	all := map[string]*memplan.Solution{}
@@ -179,7 +181,7 @@ func allPlans(t *testing.T, p memplan.Problem) map[string]*memplan.Solution {
 	return all
 }
 
-// checkNumbers compares the evaluator and the certificate with the formulas.
+// checkNumbers compares the evaluator and the certificate with the formulas, at random bindings.
 func checkNumbers(t *testing.T, random *rand.Rand, p memplan.Problem, s *memplan.Solution) {
 	t.Helper()
 	names := p.Dims.Names()
@@ -223,7 +225,7 @@ func checkNumbers(t *testing.T, random *rand.Rand, p memplan.Problem, s *memplan
 	}
 }
 
-// FuzzPlan plans and validates problems that a seed and a choice of recipe stand for.
+// FuzzPlan plans and validates the problem that a seed and a recipe determine.
 func FuzzPlan(f *testing.F) {
 	names := slices.Sorted(maps.Keys(recipes))
 	for i := range names {
@@ -328,7 +330,7 @@ var mutations = map[string]func(v *validator.Plan, b int, at func(sym.Name) (int
 	"a longer life": func(v *validator.Plan, b int, at func(sym.Name) (int64, bool)) []validator.Rule {
 		v.Buffers[b].First, v.Buffers[b].Last = 0, 1000
 		if err := validator.Check(v, at); err == nil {
-			return nil // it had room to live longer
+			return nil // no other buffer uses its bytes in the longer range
 		}
 		return []validator.Rule{validator.Overlap, validator.Bound}
 	},
@@ -361,7 +363,8 @@ var mutations = map[string]func(v *validator.Plan, b int, at func(sym.Name) (int
 	},
 }
 
-// TestProve wants separation proved for every binding where the sizes are those of everyday networks.
+// TestProve checks that the validator proves a plan of sizes as in usual networks for all bindings, and does not prove
+// the plan after a change that breaks it.
 func TestProve(t *testing.T) {
 	dims := sym.NewDims()
 	dims.Set(sym.User("n"), sym.Range{Min: 1, Max: sym.NoMax})
@@ -386,7 +389,7 @@ func TestProve(t *testing.T) {
 	broken := claim(p, s)
 	broken.Layouts[0].Lets = slices.Clone(broken.Layouts[0].Lets)
 	for i := range broken.Layouts[0].Lets {
-		broken.Layouts[0].Lets[i].X = sym.Const(0) // and Of says otherwise
+		broken.Layouts[0].Lets[i].X = sym.Const(0) // but Of still lists the terms
 	}
 	if proof, err := validator.Prove(broken); err != nil || proof.Class() == "proved" {
 		t.Errorf("a plan with everything at 0 is %v, %v", proof, err)

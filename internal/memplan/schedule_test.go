@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// randomDag makes a graph whose given order 0, 1, … is one that it can run in. reach limits how far back a node
-// reaches.
+// randomDag makes a random graph whose nodes can run in the order 0, 1, …. A node uses only the last reach storages
+// that were made before it.
 func randomDag(random *rand.Rand, nodes, reach, samples int) *dag {
 	d := &dag{uses: make([][]int32, nodes), makes: make([][]int32, nodes), reuse: make([][][2]int32, nodes),
 		work:   make([][]int64, nodes),
@@ -54,7 +54,7 @@ func randomDag(random *rand.Rand, nodes, reach, samples int) *dag {
 	return d
 }
 
-// leastPeak tries every order.
+// leastPeak returns the least peak of all orders, for one sample of sizes.
 func leastPeak(d *dag, sample int) int64 {
 	n := len(d.uses)
 	least := int64(1 << 60)
@@ -164,8 +164,8 @@ func TestScheduleIsNeverWorse(t *testing.T) {
 	}
 }
 
-// BenchmarkSchedule orders graphs of 1,000 nodes. The second number is how far back a node may reach: the larger, the
-// more orders there are.
+// BenchmarkSchedule orders graphs of 1,000 nodes. The number in a name is randomDag's reach: the larger it is, the more
+// orders there are.
 func BenchmarkSchedule(b *testing.B) {
 	for _, reach := range []int{4, 20, 100, 1000} {
 		b.Run(strconv.Itoa(reach), func(b *testing.B) {

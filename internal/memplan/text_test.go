@@ -23,7 +23,7 @@ var rewrite = flag.Bool("rewrite", false, "rewrite the expected results in testd
 //	buffer NAME SIZE align=A steps=FIRST-LAST [in=NAME+OFFSET]
 //	at NAME=VALUE …
 //
-// where expressions have no spaces; what follows a line "---" is the result, one drawing for each "at".
+// Expressions have no spaces. After a line "---" comes the result, one drawing for each "at".
 func TestText(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {

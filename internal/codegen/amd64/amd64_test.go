@@ -9,7 +9,8 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// harness compiles with this package for a level of processors that this one is of.
+// harness returns a harness that compiles with this package for a level of processors. It skips the test if this
+// processor does not have the level.
 func harness(t testing.TB, cpu string) kerneltest.Harness {
 	t.Helper()
 	machine, err := target.Select(cpu, 1)
@@ -26,12 +27,12 @@ func harness(t testing.TB, cpu string) kerneltest.Harness {
 	}}
 }
 
-// levels runs a test with the code for each level of processors; those that this one is not of are skipped.
+// levels runs a test with the code for each level of processors that this processor has, and for AVX-512 once more with
+// the register tile of the other maker's processors.
 func levels(t *testing.T, test func(t *testing.T, h kerneltest.Harness)) {
 	for _, cpu := range []string{"avx2", "avx512"} {
 		t.Run(cpu, func(t *testing.T) { test(t, harness(t, cpu)) })
 	}
-	// The other maker's tile.
 	t.Run("avx512, another tile", func(t *testing.T) {
 		h := harness(t, "avx512")
 		tiles := map[bool]target.Tile{true: {Rows: 14, Columns: 32}, false: {Rows: 8, Columns: 48}}
@@ -111,7 +112,7 @@ func TestFewRegisters(t *testing.T) {
 	})
 }
 
-// TestGuarded runs kernels whose operands lie beside pages that fault.
+// TestGuarded compares kernels with the interpreter while their operands lie beside pages that fault.
 func TestGuarded(t *testing.T) {
 	levels(t, func(t *testing.T, h kerneltest.Harness) {
 		h.Guarded = true
@@ -128,7 +129,8 @@ func TestGuarded(t *testing.T) {
 	})
 }
 
-// TestLanes also holds that the loops are done in lanes, if the processor has AVX-512.
+// TestLanes compares loops in lanes with the interpreter. If the processor has AVX-512, all of them must be done in
+// lanes.
 func TestLanes(t *testing.T) {
 	levels(t, func(t *testing.T, h kerneltest.Harness) {
 		compile := h.Compile

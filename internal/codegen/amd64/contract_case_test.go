@@ -23,18 +23,18 @@ type productCase struct {
 	rows    int64          // of a tile; 0: all
 	dt      dtype.DType    // of the sums
 	from    [2]dtype.DType // of the operands; Invalid: dt
-	dynamic bool
-	dot     int64       // bytes of a group, in which the steps of one column are adjacent; 0: steps are rows
-	extreme bool        // all integers of the operands are the least or the greatest of their type
-	wraps   bool        // with extreme: the greatest on the left and the least on the right, whose sums leave their type
-	packed  bool        // the right operand is stored in panels
-	turned  bool        // the left operand is stored by columns
-	across  bool        // the result is stored by columns
-	first   string      // the initial value of the sums: zero, bias
-	last    string      // the expression of the sums
-	to      dtype.DType // with quantised: of the result, and of the residual
-	block   int64       // steps of a sum at a time, between which sums are in memory; 0: all
-	panels  int64       // the panels whose sums are in memory together
+	dynamic bool           // m, n and k are dimensions; with dot, only m and n
+	dot     int64          // steps of a group, adjacent for a column of the right operand; 0: no groups
+	extreme bool           // all integers of the operands are the least or the greatest of their type
+	wraps   bool           // with extreme: the greatest on the left, the least on the right: sums exceed their type
+	packed  bool           // the right operand is stored in panels
+	turned  bool           // the left operand is stored by columns
+	across  bool           // the result is stored by columns
+	first   string         // the initial value of the sums: zero, bias
+	last    string         // the expression of a sum that is stored: see made and quantised
+	to      dtype.DType    // of a quantised result, and of its residual; Invalid: the result is not quantised
+	block   int64          // steps that are added at a time; between blocks the sums are in memory; 0: all
+	panels  int64          // the panels whose sums are in memory together
 }
 
 func (c productCase) String() string {
@@ -51,7 +51,7 @@ func constants(list ...int64) []sym.Expr {
 	return out
 }
 
-// kernel builds the case, and the dimensions' values.
+// kernel returns the kernel of the case, and the values of its dimensions.
 func (c productCase) kernel() (*loop.Kernel, map[sym.Name]int64) {
 	dims := map[sym.Name]int64{}
 	size := func(name string, n int64) sym.Expr {
@@ -153,7 +153,8 @@ func (c productCase) kernel() (*loop.Kernel, map[sym.Name]int64) {
 	return b.Kernel, dims
 }
 
-// term adds one product of the windows to the sums. at is the first row, the panel and the first column.
+// term adds the product at one index of the windows to the sums. memory is the sums and the left and right operands; at
+// is the first row, the panel and the first column.
 func (c productCase) term(b *loop.Builder, index []sym.Expr, memory [3]*loop.Memory, at [3]sym.Expr, height, cols,
 	k sym.Expr) {
 	zero, rank := sym.Const(0), len(index)+2
@@ -171,7 +172,7 @@ func (c productCase) term(b *loop.Builder, index []sym.Expr, memory [3]*loop.Mem
 	b.Contract(height, cols, k, acc.Tile([]sym.Expr{zero, zero}, unitIndex(2, 0), unitIndex(2, 1)), left, right)
 }
 
-// made returns the last nest's expression of a sum.
+// made returns the expression that the last nest stores for a sum v, if the result is not quantised.
 func (c productCase) made(b *loop.Builder, v, bias, residual loop.Expr) loop.Expr {
 	switch c.last {
 	case "relu":
@@ -225,8 +226,8 @@ func (c productCase) shapes(m, n, k sym.Expr) (x, w []sym.Expr) {
 	return x, w
 }
 
-// quantised returns what the last nest makes of a sum for a quantised result: v, by way of bias and activation, or
-// beside a quantised residual.
+// quantised returns the quantised expression that the last nest stores for a sum v: it adds the bias, and then applies
+// an activation or adds a quantised residual.
 func (c productCase) quantised(b *loop.Builder, v, bias, residual loop.Expr) loop.Expr {
 	real := func(x float64) loop.Expr { return loop.Number(dtype.F32, x) }
 	scale := []float64{0.0123, 0.25, 3.7e-3}[(c.m+c.n)%3] // of the result
@@ -258,7 +259,7 @@ func (c productCase) quantised(b *loop.Builder, v, bias, residual loop.Expr) loo
 	return c.rounded(v, scale*1.1, int64(c.n%4))
 }
 
-// rounded returns a quantised number: 8 bits, within the type's range or a part of it.
+// rounded returns v as a quantised number of type c.to, within the type's range or a part of it.
 func (c productCase) rounded(v loop.Expr, scale float64, zero int64) loop.Expr {
 	real := func(x float64) loop.Expr { return loop.Number(dtype.F32, x) }
 	v = loop.Apply(loop.Round, loop.Apply2(loop.Div, v, real(scale)))
@@ -272,8 +273,8 @@ func (c productCase) rounded(v loop.Expr, scale float64, zero int64) loop.Expr {
 	return loop.Convert(c.to, loop.Apply2(loop.Max, real(low), loop.Apply2(loop.Min, real(high), v)))
 }
 
-// groups is a product of bytes by groups: a loop over the whole ones, or what is left over. memory is the sums, A and
-// B, at is the row, the panel and the column.
+// groups adds the product at one index of the windows to the sums, group by group: the full groups in a loop, or, with
+// rest, the last group, which is shorter. memory and at are as in term.
 func (c productCase) groups(b *loop.Builder, index []sym.Expr, rest bool, memory [3]*loop.Memory, at [3]sym.Expr,
 	height, cols sym.Expr) {
 	acc, x, w := memory[0], memory[1], memory[2]
@@ -300,7 +301,7 @@ func (c productCase) groups(b *loop.Builder, index []sym.Expr, rest bool, memory
 	b.Serial("g", sym.Const(c.k/c.dot), func(g sym.Expr) { one(g, c.dot) })
 }
 
-// blocked is the product of a packed right operand, block by block of the sums' steps.
+// blocked builds the product of a packed right operand, in which sums get a block of steps at a time.
 func (c productCase) blocked(b *loop.Builder, x, w, y *loop.Memory) {
 	zero := sym.Const(0)
 	height, count := c.rows, c.panels*c.width
@@ -355,7 +356,8 @@ func productCases(count int, rows, widths []int64) (cases []productCase) {
 	return cases
 }
 
-// agree compares a product with the interpreter. The numbers make every sum exact.
+// agree compares a product with the interpreter, on numbers that make every sum exact. It fails if the kernel has no
+// machine code, or if a part of the code is slower than scheduled, with the exceptions below.
 func (c productCase) agree(t *testing.T, h kerneltest.Harness) {
 	t.Helper()
 	k, dims := c.kernel()
@@ -386,10 +388,10 @@ func (c productCase) agree(t *testing.T, h kerneltest.Harness) {
 		in[3].SetFloat(i, []float64{math.NaN(), math.Inf(1), math.Inf(-1), math.Copysign(0, -1)}[i%4])
 	}
 	h.Agree(t, k, dims, in, 1e-6, 0)
-	if c.dynamic { // of several columns, most often
+	if c.dynamic { // without tile registers, since the number of columns is not known
 		slow = slices.DeleteFunc(slow, func(l target.Left) bool { return strings.Contains(l.Reason, "number of columns") })
 	}
-	if c.dot > 0 && (c.turned || c.k%c.dot != 0) { // vectors do these
+	if c.dot > 0 && (c.turned || c.k%c.dot != 0) { // vector registers compute these
 		slow = slices.DeleteFunc(slow, func(l target.Left) bool {
 			return strings.Contains(l.Reason, "does not use tile registers")
 		})
@@ -399,7 +401,8 @@ func (c productCase) agree(t *testing.T, h kerneltest.Harness) {
 	}
 }
 
-// narrowCases returns random products of narrow operands, of the types that can be.
+// narrowCases returns random products of narrow operands: of floats, or a float and bytes, to f32; of u32 and u8 to
+// u32; and of integers to i32.
 func narrowCases(count int, rows, widths []int64) []productCase {
 	r := rand.New(rand.NewSource(3))
 	floats, whole := []dtype.DType{dtype.F16, dtype.BF16, dtype.F32},

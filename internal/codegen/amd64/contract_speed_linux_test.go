@@ -15,7 +15,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// threadTime returns the seconds that this thread has run; other processes' time does not count.
+// threadTime returns the seconds for which this thread has run on a processor. The time of other threads and processes
+// does not count.
 func threadTime(t testing.TB) float64 {
 	const clockThreadTime = 3 // CLOCK_THREAD_CPUTIME_ID
 	var now syscall.Timespec
@@ -26,8 +27,7 @@ func threadTime(t testing.TB) float64 {
 	return float64(now.Sec) + float64(now.Nsec)*1e-9
 }
 
-// peakKernel is code that does nothing but products, from registers: 48 vectors a round, as many rounds as there are
-// tiles.
+// peakKernel returns code that only multiplies and adds vectors in registers: 48 vectors for each tile.
 func peakKernel(t testing.TB, i *isa) *kernel {
 	b := newBuilder(i)
 	count, again := b.general(), b.label()
@@ -48,7 +48,8 @@ func peakKernel(t testing.TB, i *isa) *kernel {
 	return probe(t, b)
 }
 
-// readKernel is code that does nothing but read: 256 bytes a tile, from the address in the frame's first word on.
+// readKernel returns code that only reads memory: 256 bytes for each tile, from the address in the frame's first word
+// on.
 func readKernel(t testing.TB, i *isa) *kernel {
 	b := newBuilder(i)
 	count, at, again := b.general(), b.loadWord(frameWord(0)), b.label()
@@ -65,7 +66,7 @@ func readKernel(t testing.TB, i *isa) *kernel {
 	return probe(t, b)
 }
 
-// probe makes a kernel of a builder's instructions, executable until the test ends.
+// probe returns a kernel of a builder's instructions, which is executable until the test ends.
 func probe(t testing.TB, b *builder) *kernel {
 	t.Helper()
 	b.emit(asm.Inst{Op: asm.MOV, Bits: 32, Args: [4]asm.Reg{asm.RAX}, Imm: 0})
@@ -82,8 +83,8 @@ func probe(t testing.TB, b *builder) *kernel {
 	return k
 }
 
-// BenchmarkProducts reports the speed of products as a share of the fastest that registers allow, the probe and the
-// product timed in turn.
+// BenchmarkProducts reports the speed of products as a share of the speed of peakKernel, and the rates at which the
+// products and readKernel read the weights. The three are timed in turn.
 func BenchmarkProducts(b *testing.B) {
 	for _, c := range []productCase{
 		{m: 96, n: 64, k: 64, width: 16},

@@ -41,8 +41,9 @@ func squareCases(count int) (cases []productCase) {
 		packed: true, first: "zero", extreme: true})
 }
 
-// TestSquares compares products in tile registers with the interpreter, while signals interrupt them, and while they
-// return to Go wherever they may.
+// TestSquares compares products in tile registers with the interpreter, while signals interrupt them: once as usual,
+// when the code of products with a known number of columns must use tile registers, and once with loops that return to
+// Go at every iteration.
 func TestSquares(t *testing.T) {
 	h := harness(t, "avx512amx")
 	ended, stopped := make(chan struct{}), make(chan struct{})

@@ -37,7 +37,8 @@ func compiled(t testing.TB, k *loop.Kernel, i *isa) *kernel {
 	return c
 }
 
-// TestBF16Sums: sums that are stored as bf16 are rounded as conversions are, whatever they are, and in registers.
+// TestBF16Sums stores sums as bf16, and compares them with conversions of the sums, to the bit: subnormal numbers,
+// ties, infinities and NaN. No part of the code may be slower than scheduled.
 func TestBF16Sums(t *testing.T) {
 	for _, level := range []string{"avx512", "avx512bf16", "avx512amx"} {
 		t.Run(level, func(t *testing.T) {
@@ -57,7 +58,7 @@ func TestBF16Sums(t *testing.T) {
 					t.Error(code.slower)
 				}
 				list := operandsOf(t, k, dims, 3)
-				for _, x := range list[:3] { // sums are 0
+				for _, x := range list[:3] { // all sums are 0, so that the results are the residuals
 					clear(x.Bytes())
 				}
 				residual, y, r := list[3], list[4], rand.New(rand.NewSource(5))
@@ -88,7 +89,8 @@ func TestBF16Sums(t *testing.T) {
 	}
 }
 
-// operandsOf returns a kernel's operands, with small random numbers.
+// operandsOf returns operands for a kernel with random elements: multiples of 1/4 from −2 to 2 for floats, and any
+// values for integers.
 func operandsOf(t testing.TB, k *loop.Kernel, dims map[sym.Name]int64, seed int64) (list []*tensor.Tensor) {
 	t.Helper()
 	r := rand.New(rand.NewSource(seed))
@@ -104,7 +106,7 @@ func operandsOf(t testing.TB, k *loop.Kernel, dims map[sym.Name]int64, seed int6
 		x := tensor.Must(tensor.New(p.DType, shape...))
 		for i := range x.Len() {
 			if p.DType.IsInt() {
-				x.SetInt(i, r.Int63()) // whole ranges, and sums that wrap
+				x.SetInt(i, r.Int63()) // the type's entire range; sums may wrap
 				continue
 			}
 			x.SetFloat(i, float64(r.Intn(17)-8)/4)
@@ -152,13 +154,13 @@ func TestNarrowProducts(t *testing.T) {
 	})
 }
 
-// TestGroups compares products of bytes, of all kinds of sign, and of bf16, whose right operands lie by groups, with
-// the interpreter.
+// TestGroups compares products whose right operands lie in groups of steps with the interpreter: of signed and unsigned
+// bytes, and of bf16.
 func TestGroups(t *testing.T) {
 	test := func(t *testing.T, h kerneltest.Harness) {
 		r, widths := rand.New(rand.NewSource(4)), []int64{16, 16, 24, 8, 64}
 		if h.Machine.Dot.Bytes == 4 && h.Machine.VectorBytes == 32 {
-			widths = widths[:4] // a row of 64 sums, and one beside them for the sign, are more than all registers hold
+			widths = widths[:4] // a row of 64 sums, and another for the sign, need more than all registers
 		}
 		for _, c := range productCases(200, []int64{0, 0, 6, 13}, widths) {
 			kinds := []dtype.DType{dtype.I8, dtype.U8}
@@ -177,14 +179,14 @@ func TestGroups(t *testing.T) {
 		}
 	}
 	levels(t, test)
-	// these levels differ from others in groups only
+	// These levels differ from those of levels in products of groups only.
 	for _, cpu := range []string{"avxvnni", "avx512vnni", "avx512bf16", "avx512amx"} {
 		t.Run(cpu, func(t *testing.T) { test(t, harness(t, cpu)) })
 	}
 }
 
-// TestQuantisedProducts compares products whose results are quantised while their sums are in registers with the
-// interpreter.
+// TestQuantisedProducts compares quantised products with the interpreter: the results are quantised while the sums are
+// in registers.
 func TestQuantisedProducts(t *testing.T) {
 	test := func(t *testing.T, h kerneltest.Harness) {
 		r := rand.New(rand.NewSource(6))
@@ -214,8 +216,8 @@ func TestProducts(t *testing.T) {
 	})
 }
 
-// TestRaggedBlocks: sums in blocks of steps, the last of which is shorter, are added up in memory if one loop goes
-// through the blocks and does nothing else.
+// TestRaggedBlocks compares a product with the interpreter in which a loop contains only the contraction of a block of
+// steps, so that the sums stay in memory between blocks. The last block may be shorter.
 func TestRaggedBlocks(t *testing.T) {
 	levels(t, func(t *testing.T, h kerneltest.Harness) {
 		zero, depth, block := sym.Const(0), sym.Dim("k"), sym.Const(5)

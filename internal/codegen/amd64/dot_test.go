@@ -11,8 +11,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// TestDotSums adds up products of bytes, one word of which is in all lanes, in whole vectors and parts of them:
-// extremes are among the bytes, of which no sum of two products may saturate.
+// TestDotSums sums products of bytes in lanes, in entire vectors and parts of them. One operand is a word that is the
+// same in all lanes. The bytes include extremes: the sum of two products must not saturate.
 func TestDotSums(t *testing.T) {
 	levels(t, func(t *testing.T, h kerneltest.Harness) {
 		h.Guarded = true
@@ -43,7 +43,7 @@ func TestDotSums(t *testing.T) {
 	})
 }
 
-// TestElementsApart reads elements at small steps, of which the last is the last of its buffer.
+// TestElementsApart reads elements that lie a small step apart; the last one is the last of its buffer.
 func TestElementsApart(t *testing.T) {
 	levels(t, func(t *testing.T, h kerneltest.Harness) {
 		h.Guarded = true
@@ -68,8 +68,8 @@ func TestElementsApart(t *testing.T) {
 	})
 }
 
-// TestBroadcastOperands sums a row by elements that are the same in all lanes: on either side of a product, of a
-// quotient, of a difference.
+// TestBroadcastOperands sums rows after an operation with an element that is the same in all lanes: a sum, difference,
+// product or quotient, with the element on either side.
 func TestBroadcastOperands(t *testing.T) {
 	levels(t, func(t *testing.T, h kerneltest.Harness) {
 		r := rand.New(rand.NewSource(4))

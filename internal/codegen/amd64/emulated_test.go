@@ -31,7 +31,7 @@ type emulated struct {
 	params []*loop.Param
 }
 
-// compile compiles a kernel; if there is no machine code for it, the reason is returned.
+// compile compiles a kernel. reason says why there is no machine code for it; it is empty if there is.
 func (e *emulator) compile(k *loop.Kernel) (*emulated, string) {
 	c, reason := compile(k, avx512)
 	if c != nil && gathersByHigh(c) {
@@ -42,8 +42,8 @@ func (e *emulator) compile(k *loop.Kernel) (*emulated, string) {
 	return &emulated{c, e, k.Params}, reason
 }
 
-// gathersByHigh reports whether a kernel's code may have a gather whose indices are in vector register 16 or above,
-// which the emulator takes for no instruction.
+// gathersByHigh reports whether a kernel's code may have a gather whose indices are in vector register 16 or above: the
+// emulator does not know such an instruction.
 func gathersByHigh(k *kernel) bool {
 	for _, n := range k.nests {
 		for at := 0; at+5 < len(n.code); at++ {
@@ -56,7 +56,8 @@ func gathersByHigh(k *kernel) bool {
 	return false
 }
 
-// harness compiles kernels for the emulated processor; it skips those without machine code.
+// harness returns a harness that compiles kernels for the emulated processor. Kernels without machine code become
+// portable code.
 func (e *emulator) harness(t testing.TB) kerneltest.Harness {
 	machine, err := target.For("avx512", 1)
 	if err != nil {
@@ -77,9 +78,9 @@ func (e *emulator) harness(t testing.TB) kerneltest.Harness {
 	}}
 }
 
-// Run copies operands and scratch to pages of the emulated memory and back. Half of the operands end at the end of a
-// page, half of them begin at the beginning of one, and the next time it is the others; no page beside theirs is there.
-// Those that are only read cannot be written.
+// Run copies operands and scratch to pages of the emulated memory and back. Every second operand begins where a page
+// does, the others end where a page does, and the next run exchanges the two. An access to a page beside an operand's
+// faults, and so does a write to an operand that the kernel only reads.
 func (k *emulated) Run(a *target.Args, begin, end int64, scratch []byte) error {
 	k.on.Lock()
 	defer k.on.Unlock()
@@ -123,8 +124,8 @@ func (k *emulated) Run(a *target.Args, begin, end int64, scratch []byte) error {
 	return err
 }
 
-// withPause returns a routine, and the code by which it pauses, behind a jump to the one or (resume) to the place where
-// the other continues.
+// withPause returns a jump, then a routine, then the code by which the routine pauses. The jump leads to the routine
+// or, if resume is true, to the code that continues a paused routine.
 func (k *emulated) withPause(routine []byte, frame unsafe.Pointer, resume bool) []byte {
 	save, from := k.isa.pauseCode()
 	to := 0
@@ -140,7 +141,7 @@ func (k *emulated) withPause(routine []byte, frame unsafe.Pointer, resume bool) 
 
 var all = flag.Bool("all", false, "emulate all kernels, not only some: half a minute")
 
-// some takes one case of so many, or with -all every one.
+// some returns a harness that runs one of each `one` cases, or, with -all, every case.
 func (e *emulator) some(t testing.TB, one int) kerneltest.Harness {
 	if *all {
 		one = 1
@@ -148,7 +149,7 @@ func (e *emulator) some(t testing.TB, one int) kerneltest.Harness {
 	return e.harness(t).One(one)
 }
 
-// TestEmulated runs the kernels that package kerneltest has, compiled for AVX-512, in an emulated processor.
+// TestEmulated runs kernels of package kerneltest, and random products, compiled for AVX-512, in an emulated processor.
 func TestEmulated(t *testing.T) {
 	e := &emulator{machine: emulatetest.New(t)}
 	t.Cleanup(func() { t.Logf("%d runs", e.runs) })

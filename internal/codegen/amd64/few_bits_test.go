@@ -13,7 +13,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// machineCode fails unless a kernel's code is the machine's, and in lanes if so asked.
+// machineCode fails the test unless a kernel has machine code, and, with inLanes, unless all of the code is as
+// scheduled.
 func machineCode(t *testing.T, h kerneltest.Harness, k *loop.Kernel, inLanes bool) {
 	t.Helper()
 	code, err := h.Compile(&loop.Module{Kernels: []*loop.Kernel{k}}, h.Machine)
@@ -29,8 +30,7 @@ func machineCode(t *testing.T, h kerneltest.Harness, k *loop.Kernel, inLanes boo
 	}
 }
 
-// TestCodedInLanes holds every conversion from and to floats of at most 8 bits, and of f64 to narrow floats, to machine
-// code.
+// TestCodedInLanes checks that the conversions between all pairs of element types are machine code in lanes.
 func TestCodedInLanes(t *testing.T) {
 	levels(t, func(t *testing.T, h kerneltest.Harness) {
 		for _, from := range kerneltest.ElementTypes {
@@ -45,8 +45,9 @@ func TestCodedInLanes(t *testing.T) {
 	})
 }
 
-// TestPacked moves rectangles of elements that share bytes: rows that begin within a byte or not, in whole strips and
-// parts of them, one element for all lanes, and turned. What lies around a rectangle stays as it is.
+// TestPacked moves rectangles of elements that share bytes, from and to the same type or another: rows that begin
+// within a byte or not, in entire strips and parts of them, and rows of one repeated element. The elements around a
+// rectangle stay as they are.
 func TestPacked(t *testing.T) {
 	levels(t, func(t *testing.T, h kerneltest.Harness) {
 		h.Guarded = true
@@ -55,7 +56,7 @@ func TestPacked(t *testing.T) {
 			for round := range 60 {
 				rows, cols := 1+r.Int63n(5), 1+r.Int63n(70)
 				before, width, other := r.Int63n(9), cols+r.Int63n(12), cols+r.Int63n(12)
-				wide := round%3 == 1 // from or to bytes of their own
+				wide := round%3 == 1 // to elements that do not share bytes
 				from, to := dt, dt
 				if wide {
 					to = dtype.I16

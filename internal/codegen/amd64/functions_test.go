@@ -19,8 +19,8 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// program returns the code of a routine that applies a function of two arguments to arrays, a vector a tile. Its frame
-// begins with the addresses of x, y and the result.
+// program returns the code of a routine that applies a function of two arguments to arrays, one vector for each tile,
+// and the bytes of its frame. The frame begins with the addresses of x, y and the result.
 func program(i *isa, f func(m emitted, x, y asm.Reg) asm.Reg) (code []byte, frame int) {
 	b := newBuilder(i)
 	tile, end := b.general(), b.general()
@@ -44,13 +44,13 @@ func program(i *isa, f func(m emitted, x, y asm.Reg) asm.Reg) (code []byte, fram
 	return code, int(used)
 }
 
-// arrays are x, y and the result outside Go's heap, with the frame that names them.
+// arrays are x, y and the result outside Go's heap, with the frame that has their addresses.
 type arrays struct {
 	x, y, result []uint32
 	frame        unsafe.Pointer
 }
 
-// newArrays maps arrays of n elements with a frame of so many bytes, until the test ends.
+// newArrays maps arrays of n elements, and a frame with this number of bytes, until the test ends.
 func newArrays(t testing.TB, n, frame int) *arrays {
 	t.Helper()
 	block, err := mem.Map(mem.Scratch, "test", int64(frame+64+12*n))
@@ -68,7 +68,8 @@ func newArrays(t testing.TB, n, frame int) *arrays {
 	return a
 }
 
-// native makes a routine callable on this processor, or skips the test.
+// native maps a routine until the test ends, and returns its address. It skips the test if this processor or system
+// cannot run it.
 func native(t testing.TB, code []byte) uintptr {
 	t.Helper()
 	if host := target.Host(1); runtime.GOARCH != "amd64" || !host.Has("avx2") || !host.Has("fma") {
@@ -84,13 +85,14 @@ func native(t testing.TB, code []byte) uintptr {
 
 type model = mathematics.Functions[uint32, bool]
 
-// functionCase is a function as model and as instructions.
+// functionCase is a function with the model of its results and the generator of its instructions.
 type functionCase struct {
 	name   string
 	model  func(m model, x, y uint32) uint32
 	instrs func(m emitted, x, y asm.Reg) asm.Reg
 }
 
+// one returns a function of two arguments that ignores the second.
 func one[V, M any](f func(m mathematics.Functions[V, M], x V) V) func(m mathematics.Functions[V, M], x, y V) V {
 	return func(m mathematics.Functions[V, M], x, _ V) V { return f(m, x) }
 }
@@ -144,7 +146,7 @@ func agree(t *testing.T, c *functionCase, x, y, result []uint32) {
 	}
 }
 
-// seconds returns second arguments, as many as xs, that make each first one meet many.
+// seconds returns second arguments for xs: elements of xs in another order.
 func seconds(xs []uint32) []uint32 {
 	ys := make([]uint32, len(xs))
 	for i := range ys {
@@ -153,7 +155,7 @@ func seconds(xs []uint32) []uint32 {
 	return ys
 }
 
-// TestFunctionsEmitted: the functions' instructions equal the model bit for bit, on this processor.
+// TestFunctionsEmitted checks that the functions' instructions for AVX2 equal the model bit for bit, on this processor.
 func TestFunctionsEmitted(t *testing.T) {
 	var xs []uint32
 	mathematics.Arguments(func(x uint32) { xs = append(xs, x) })
@@ -195,7 +197,7 @@ func runEmulated(t *testing.T, machine *emulatetest.Machine, f func(m emitted, x
 	return result
 }
 
-// TestFunctionsEmulated: the same for AVX-512, in the emulated processor.
+// TestFunctionsEmulated checks the same for AVX-512, on fewer arguments, in the emulated processor.
 func TestFunctionsEmulated(t *testing.T) {
 	machine := emulatetest.New(t)
 	var xs []uint32
@@ -219,7 +221,7 @@ var exhaustive = flag.Bool("exhaustive", false,
 	"measure the functions of one argument on all floats from 2⁻³⁰ to 2²⁰ and on every 61st of the others: half a "+
 		"minute each")
 
-// TestExhaustive measures the errors that the functions' comments state.
+// TestExhaustive measures the largest errors of the functions, and compares them with the bounds in their comments.
 func TestExhaustive(t *testing.T) {
 	if !*exhaustive {
 		t.Skip("without -exhaustive, TestMathematics measures samples")

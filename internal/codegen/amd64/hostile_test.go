@@ -8,8 +8,8 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// TestHostile runs kernels that mean harm on each level of processors that this one is of, and as portable code,
-// against the interpreter.
+// TestHostile compares hostile kernels with the interpreter, as portable code and as machine code for each level that
+// this processor has. To run more of them:
 //
 //	WEIR_HOSTILE=100000000 go test ./internal/codegen/amd64 -run TestHostile -timeout 0
 func TestHostile(t *testing.T) {

@@ -13,7 +13,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// columnSums reduces the columns of a matrix in lanes: a sum of scaled rows, and with two the greatest element as well.
+// columnSums returns a kernel that reduces the columns of matrices in lanes: a sum of scaled rows and, if two is true,
+// the greatest element. It reduces the second of two matrices or, if nested is true, both, in a second loop.
 func columnSums(two, nested bool, rows, cols sym.Expr) *loop.Kernel {
 	b := loop.NewBuilder("columns")
 	x := b.Param("x", loop.Read, dtype.F32, []sym.Expr{rows, sym.Const(2), cols})
@@ -42,7 +43,8 @@ func columnSums(two, nested bool, rows, cols sym.Expr) *loop.Kernel {
 	return kerneltest.Finish(b)
 }
 
-// sumOfAll adds up the elements of a matrix, columns in lanes and rows in a loop inside, in a variable of neither.
+// sumOfAll returns a kernel that reduces all elements of a matrix: the columns in lanes, the rows in a loop inside. The
+// variable is declared outside both loops.
 func sumOfAll(dt dtype.DType, op loop.BinaryOp, rows, cols sym.Expr) *loop.Kernel {
 	b := loop.NewBuilder("all")
 	x := b.Param("x", loop.Read, dt, []sym.Expr{rows, cols})
@@ -55,7 +57,8 @@ func sumOfAll(dt dtype.DType, op loop.BinaryOp, rows, cols sym.Expr) *loop.Kerne
 	return kerneltest.Finish(b)
 }
 
-// TestSumOfAll: a variable from outside of a vector loop, which a loop inside reduces, has all lanes in it.
+// TestSumOfAll checks that a reduction in a loop inside a vector loop includes all lanes, if its variable is declared
+// outside the vector loop.
 func TestSumOfAll(t *testing.T) {
 	levels(t, func(t *testing.T, h kerneltest.Harness) {
 		for _, dt := range []dtype.DType{dtype.I16, dtype.U8, dtype.I32, dtype.F64, dtype.F32} {
@@ -85,8 +88,8 @@ func TestSumOfAll(t *testing.T) {
 	})
 }
 
-// TestColumnSums compares sums of columns, of which several strips are done together, with the interpreter: of numbers
-// and named extents, with columns that are not finite, which leave others as they are.
+// TestColumnSums compares sums of columns with the interpreter; the code computes several strips of columns together.
+// Extents are numbers or dimensions. Some columns are not finite, and must not change others.
 func TestColumnSums(t *testing.T) {
 	levels(t, func(t *testing.T, h kerneltest.Harness) {
 		r := rand.New(rand.NewSource(1))
@@ -121,8 +124,8 @@ func TestColumnSums(t *testing.T) {
 	})
 }
 
-// TestJammable: how many strips are done together of what sums up columns, by the sums, and of what does something
-// else.
+// TestJammable checks how many strips are computed together: for sums of columns by the numbers of sums and of
+// registers, and one for other loops.
 func TestJammable(t *testing.T) {
 	rows, cols := sym.Var(sym.User("n")), sym.Const(256)
 	for _, test := range []struct {

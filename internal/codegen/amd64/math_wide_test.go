@@ -26,7 +26,8 @@ var wideCases = []struct {
 	{"sigmoid", wideModel.Sigmoid, emittedWide.Sigmoid},
 }
 
-// wideAgrees compares what run makes of many numbers with the model, bit for bit.
+// wideAgrees compares the functions of f64 with the model, bit for bit. run applies a function to many numbers, each as
+// two words.
 func wideAgrees(t *testing.T, run func(t *testing.T, f func(m emitted, x, y asm.Reg) asm.Reg, x []uint32) []uint32) {
 	var xs []uint64
 	mathematics.WideArguments(func(x float64) { xs = append(xs, math.Float64bits(x)) })
@@ -49,7 +50,7 @@ func wideAgrees(t *testing.T, run func(t *testing.T, f func(m emitted, x, y asm.
 	}
 }
 
-// TestWideEmitted: the functions of f64 equal the model bit for bit, on this processor.
+// TestWideEmitted checks that the functions of f64 for AVX2 equal the model bit for bit, on this processor.
 func TestWideEmitted(t *testing.T) {
 	wideAgrees(t, func(t *testing.T, f func(m emitted, x, y asm.Reg) asm.Reg, x []uint32) []uint32 {
 		code, frame := program(avx2, f)
@@ -61,7 +62,7 @@ func TestWideEmitted(t *testing.T) {
 	})
 }
 
-// TestWideEmulated: the same for AVX-512, in the emulated processor.
+// TestWideEmulated checks the same for AVX-512, in the emulated processor.
 func TestWideEmulated(t *testing.T) {
 	machine := emulatetest.New(t)
 	wideAgrees(t, func(t *testing.T, f func(m emitted, x, y asm.Reg) asm.Reg, x []uint32) []uint32 {

@@ -10,8 +10,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// TestNarrowSteps turns matrices of narrow elements: lanes are read, and written, a step apart, whole strips and parts
-// of them.
+// TestNarrowSteps transposes matrices of narrow elements: lanes read or write elements a step apart, in entire strips
+// and parts of them.
 func TestNarrowSteps(t *testing.T) {
 	levels(t, func(t *testing.T, h kerneltest.Harness) {
 		for _, dt := range []dtype.DType{dtype.I8, dtype.U8, dtype.I16, dtype.U16, dtype.F16, dtype.BF16, dtype.Bool} {

@@ -12,8 +12,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// TestMoves moves and fills rows of narrow elements, of all lengths about a register's, that begin anywhere and end
-// with their buffer; what lies beside them stays.
+// TestMoves moves and fills rows of narrow elements, beside pages that fault. Many lengths are near multiples of a
+// register's.
 func TestMoves(t *testing.T) {
 	levels(t, func(t *testing.T, h kerneltest.Harness) {
 		h.Guarded = true
@@ -39,8 +39,9 @@ func TestMoves(t *testing.T) {
 	})
 }
 
-// moveKernel moves rows of n elements, by form: as they lie, from or to odd places, elements apart, or fills them; with
-// n named in odd forms.
+// moveKernel returns a kernel that fills the first n+3 elements of three rows with ones, and moves n elements to the
+// rest. By form/2, these come from the same offset in x, from offset 1, or from every second element. In odd forms n is
+// a dimension.
 func moveKernel(dt dtype.DType, n int64, form int) (*loop.Kernel, map[sym.Name]int64) {
 	dims, count := map[sym.Name]int64{}, sym.Const(n)
 	if form%2 == 1 {

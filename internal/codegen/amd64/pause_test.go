@@ -13,13 +13,13 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// pausing compiles so that all loops return to Go at every iteration, until the test ends.
+// pausing makes code return to Go at every iteration of every loop, until the test ends.
 func pausing(t *testing.T) {
 	pauseAlways = true
 	t.Cleanup(func() { pauseAlways = false })
 }
 
-// TestPauseAnywhere: code that pauses at every iteration of every loop has the same results as without pauses.
+// TestPauseAnywhere checks that code that pauses at every iteration of every loop has the interpreter's results.
 func TestPauseAnywhere(t *testing.T) {
 	pausing(t)
 	levels(t, func(t *testing.T, h kerneltest.Harness) {
@@ -45,7 +45,8 @@ func TestPauseAnywhere(t *testing.T) {
 	})
 }
 
-// TestStop: a kernel whose only tile would take years ends at the next return of its code after it is stopped.
+// TestStop checks that a kernel whose only tile would take years ends when its code returns the next time after it is
+// stopped.
 func TestStop(t *testing.T) {
 	for name, write := range kerneltest.Endless {
 		for which, n := range []sym.Expr{sym.Const(1 << 40), sym.Dim("n")} {
@@ -87,8 +88,8 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// TestPauseMoves: while the code of several goroutines is paused and continues, stacks grow and move, and the collector
-// runs. Sums are exact.
+// TestPauseMoves checks sums that several goroutines compute, while their code pauses and continues, stacks grow and
+// move, and the collector runs.
 func TestPauseMoves(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("the code of amd64 runs on amd64 alone")
@@ -131,7 +132,7 @@ func TestPauseMoves(t *testing.T) {
 	callers.Wait()
 }
 
-// deep calls do on a stack that has grown by so many frames.
+// deep calls do on a stack that has grown by this number of frames.
 //
 //go:noinline
 func deep(frames int, do func() int64) int64 {

@@ -9,8 +9,8 @@ import (
 	"github.com/weirml/weir/internal/loop"
 )
 
-// TestQuantised holds products to quotients for many scales, on random numbers as well as those around a step: all that
-// are accepted are rounded to the same integers, and nearly all are accepted.
+// TestQuantised compares products by a reciprocal with quotients for many scales, on random numbers and on numbers near
+// a step of the rounding. For all scales that quantisedOf accepts the integers are the same, and it accepts nearly all.
 func TestQuantised(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	accepted, tried := 0, 2000
@@ -28,7 +28,7 @@ func TestQuantised(t *testing.T) {
 		accepted++
 		for range 200 {
 			v := float32((low + r.Float64()*300 - 20 - zero) * float64(scale))
-			if r.IntN(2) == 0 { // beside a step
+			if r.IntN(2) == 0 { // at a step, or just above it
 				v = float32((math.Floor(low+r.Float64()*255-zero) + 0.5) * float64(scale))
 				for range r.IntN(5) {
 					v = math.Nextafter32(v, math.MaxFloat32)

@@ -13,7 +13,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// rowSums multiplies rows by a vector, and stores the sums, scaled by row, so many elements apart.
+// rowSums returns a kernel that multiplies rows by a vector, and stores the sums, scaled by row, step elements apart.
 func rowSums(dt dtype.DType, rows, cols sym.Expr, step int64) *loop.Kernel {
 	b := loop.NewBuilder("rows")
 	q := b.Param("q", loop.Read, dtype.F32, []sym.Expr{cols})
@@ -30,9 +30,9 @@ func rowSums(dt dtype.DType, rows, cols sym.Expr, step int64) *loop.Kernel {
 	return kerneltest.Finish(b)
 }
 
-// TestRowSums compares sums along rows, of which as many are done at once as there are lanes, with the interpreter: of
-// numbers and named extents, fewer and more than lanes or a strip of them, with rows that are not finite, which leave
-// others as they are.
+// TestRowSums compares sums along rows with the interpreter; the code computes as many rows at once as there are lanes.
+// Extents are numbers or dimensions, below and above the number of lanes. Some rows are not finite, and must not change
+// others.
 func TestRowSums(t *testing.T) {
 	levels(t, func(t *testing.T, h kerneltest.Harness) {
 		r := rand.New(rand.NewSource(1))

@@ -11,9 +11,9 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the expected results in testdata")
 
-// TestText runs the cases of testdata/*.txt (see kerneltest.Texts) with a level of processor for a machine. The result
-// is the kernel's scratch, what it does in a slower way, and each routine: its tiles and its instructions. RDI is the
-// frame's address, RSI and RDX are the first tile and the one after the last.
+// TestText runs the cases of testdata/*.txt (see kerneltest.Texts), each for a level of processors. The result is the
+// kernel's scratch, the parts that are slower than scheduled, and each routine: its tiles and its instructions. RDI is
+// the frame's address, RSI is the first tile, and RDX the tile after the last.
 func TestText(t *testing.T) {
 	kerneltest.Texts(t, *rewrite, func(t *testing.T, name string) (h kerneltest.Harness, runs bool) {
 		machine, err := target.Assumed(name, 1)
