@@ -32,8 +32,8 @@ type interval struct {
 	slot       int32   // in the frame, if it is in memory and not a constant
 }
 
-// spoil says that code which names vector registers of the machine, and no virtual ones, begins here: virtual ones that
-// are live across this place are kept in memory.
+// spoil marks the beginning of code that names vector registers of the machine, and no virtual ones: virtual vector
+// registers that are live across this position are kept in memory.
 func (b *builder) spoil() { b.emit(spoils) }
 
 // spoils marks the position; it is not emitted.
@@ -123,7 +123,8 @@ type set []uint64
 func (s set) has(i int) bool { return s[i/64]>>(i%64)&1 != 0 }
 func (s set) add(i int)      { s[i/64] |= 1 << (i % 64) }
 
-// blocks cuts the instructions into blocks, with empty sets of so many words.
+// blocks cuts the instructions into blocks, with empty sets of the given number of words. blockAt gets the block of
+// each instruction.
 func (a *allocator) blocks(blockAt []int32, words int) []block {
 	count := 0
 	for i := range a.insts {

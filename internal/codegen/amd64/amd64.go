@@ -89,8 +89,8 @@ func held(block *mem.Block) int64 {
 // workspaces are the unused workspaces.
 var workspaces = sync.Pool{New: func() any { return &workspace{} }}
 
-// compileAll compiles kernels, several at a time; for a kernel without machine code, why has the reason. A panic, which
-// is a bug of ours, is such a reason, with a fault. In tests of any package it ends the compilation instead: a kernel
+// compileAll compiles kernels, several at a time; for a kernel without machine code, why has the reason. A panic is a
+// bug in this package: the reason then has a fault. In tests of any package it ends the compilation instead: a kernel
 // that became portable would have right results, and take hundreds of times as long.
 func compileAll(kernels []*loop.Kernel, i *isa, m *loop.Module) (compiled []*kernel, why []target.Left) {
 	compiled, why = make([]*kernel, len(kernels)), make([]target.Left, len(kernels))

@@ -184,7 +184,7 @@ func (p *product) few(x sym.Expr) (full, rest int64, ok bool) {
 	return 0, 0, false
 }
 
-// columns writes the tiles of so many columns.
+// columns writes the tiles of n columns.
 func (p *product) columns(n int64) {
 	if n <= 0 {
 		return
@@ -201,7 +201,7 @@ func (p *product) columns(n int64) {
 // lanesOf returns the number of lanes of a vector for a type of sums.
 func (i *isa) lanesOf(ops *elementOps) int64 { return int64(i.bits/8) / ops.size }
 
-// vectorsFor chooses the length of vectors for so many columns, on machines on which half vectors take half the time.
+// vectorsFor chooses the length of vectors for n columns, on machines on which half vectors take half the time.
 // It chooses halves if half of a vector would be empty, if a row has one vector, whose every product would need a full
 // read, and for few rows, which wait for memory, where reads of half the length are faster.
 func (p *product) vectorsFor(n int64) *isa {
@@ -338,7 +338,8 @@ func mostRows(isa *isa, vectors int) int {
 	return 14
 }
 
-// evenRows cuts n rows into tiles of at most so many, as even as can be: some of one size, then some of one row less.
+// evenRows cuts n rows into tiles of at most `most` rows, of nearly equal sizes: first the larger tiles, then tiles
+// with one row less. It calls do for each size, with the number of tiles.
 func evenRows(n int64, most int, do func(count int64, rows int)) {
 	if n <= 0 {
 		return

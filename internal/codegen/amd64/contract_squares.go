@@ -47,8 +47,8 @@ type squares struct {
 	cost   int64   // of a block's products
 }
 
-// squaresOf prepares a product for the tile registers; if it cannot be done there, reason says why. part is the columns
-// that the last of so many vectors has.
+// squaresOf prepares a product for the tile registers; if it cannot be done there, reason says why. part is the number
+// of columns in the last vector.
 func (p *product) squaresOf(vectors int, part distance) (q *squares, reason string) {
 	if rows, ok := p.rows.Const(); ok && rows < fewestSquareRows {
 		return nil, fmt.Sprintf("%d rows are fewer than %d", rows, fewestSquareRows)

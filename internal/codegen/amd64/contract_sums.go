@@ -73,7 +73,7 @@ func (p *product) expressions(g *contractionGroup, n nestOfSums) *sumExpressions
 // caches.
 const farBytes = 1 << 20
 
-// exceeds reports whether a parameter may have more than so many bytes, as far as its extents are known.
+// exceeds reports whether a parameter may have more bytes than the given number, as far as its extents are known.
 func (p *product) exceeds(buffer string, bytes float64) bool {
 	m := p.k.memory(buffer)
 	if m.param == nil {

@@ -59,8 +59,7 @@ func (t *registerTile) turnRows(p location, first, count int) {
 }
 
 // transposed transposes four registers, in blocks of 4 × 4: lane group l of the i-th result has element 4·l + i of
-// each. The results are in some of the registers and the spare one; the one that is free then is the last of what it
-// returns.
+// each. The results are in four of the given registers, spare included; free is the fifth.
 func (t *registerTile) transposed(rows []asm.Reg, spare asm.Reg) (out [turnedRows]asm.Reg, free asm.Reg) {
 	pair := func(low, high asm.Op, x, y asm.Reg) (lo, hi asm.Reg) {
 		t.wide(low, spare, x, y)
@@ -75,7 +74,7 @@ func (t *registerTile) transposed(rows []asm.Reg, spare asm.Reg) (out [turnedRow
 	return out, spare
 }
 
-// maskOfRows returns a mask of so many of four elements; NoReg for all.
+// maskOfRows returns the mask of the first count of four elements; NoReg for all of them.
 func (t *registerTile) maskOfRows(count int) asm.Reg {
 	if count == turnedRows {
 		return asm.NoReg
@@ -100,8 +99,8 @@ func (t *registerTile) maskOfRows(count int) asm.Reg {
 	return mask
 }
 
-// storePart writes a group of four lanes of a register, as far as a mask goes. What is masked goes through a free
-// register: an extraction to memory touches all four elements.
+// storePart writes the lanes of a mask (NoReg: all) in a group of four lanes of a register. With a mask, a group other
+// than the first goes through a free register, since an extraction to memory writes all four elements.
 func (t *registerTile) storePart(at, r asm.Reg, group int64, mask, free asm.Reg) {
 	to, extract := asm.Mem{Base: at}, asm.Inst{Op: asm.VEXTRACTF128, Bits: uint16(t.isa.bits), Imm: group}
 	if group > 0 && mask == asm.NoReg {

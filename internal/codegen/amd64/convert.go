@@ -175,8 +175,8 @@ func (e *emitter) fromDoubles(v value, op asm.Op) asm.Reg {
 	return e.joined(lo, e.two(op, v.hi))
 }
 
-// truncated returns f32 lanes as i32 ones: without their fractions, 0 for NaN, and the nearest that there is for what
-// does not fit.
+// truncated returns f32 lanes as i32 lanes: without their fractions, 0 for NaN, and the nearest i32 for numbers that do
+// not fit.
 func (e *emitter) truncated(x asm.Reg) asm.Reg {
 	r := e.truncateToInt(x) // −2³¹ for numbers that do not fit
 	r = e.selectLanes(e.compare(greaterOrEqual, x, e.float(1<<31)), e.integer32(math.MaxInt32), r)
@@ -189,9 +189,9 @@ func (e *emitter) limited(x asm.Reg) asm.Reg {
 	return e.three(asm.VMINPD, e.selectWide(nan, e.repeated64(0), x), e.double(math.MaxInt32))
 }
 
-// truncatedWide is truncated for f64 lanes and i64 ones; what is not negative may be u64. A float of 2⁵² or more, and
-// less than twice that, has an integer in its low bits: by adding such numbers the high and the low half of the result
-// are found.
+// truncatedWide is truncated for f64 lanes and i64 lanes; if unsigned is true, numbers that are not negative become
+// u64. A float of 2⁵² or more, and less than 2⁵³, has an integer in its low bits: adding such numbers gives the high
+// and the low half of the result.
 func (e *emitter) truncatedWide(x asm.Reg, unsigned bool) asm.Reg {
 	compare := func(p predicate, limit float64) asm.Reg {
 		return e.compareWith(asm.VCMPPD, int64(p), x, e.double(limit))
@@ -244,9 +244,10 @@ func (e *emitter) fromLongs(v value, to dtype.DType) value {
 	return e.settle(r)
 }
 
-// toOddWide returns i64 or u64 lanes such that f64 has them: where they are far from 0 their last 11 bits become 0, and
-// if one of them was not, the bit before them becomes 1. Rounded to a shorter type that gives what the whole number
-// would, for it never looks like a tie (S. Boldo and G. Melquiond, Emulation of FMA and correctly rounded sums, 2008).
+// toOddWide returns i64 or u64 lanes that f64 can represent: in lanes far from 0 the last 11 bits become 0, and if one
+// of them was 1, the bit before them becomes 1. Rounding the result to a shorter type gives the same as rounding the
+// integer itself, since the result never looks like a tie (S. Boldo and G. Melquiond, Emulation of FMA and correctly
+// rounded sums, 2008).
 func (e *emitter) toOddWide(x asm.Reg, unsigned bool) asm.Reg {
 	rest := e.and(x, e.repeated64(1<<11-1))
 	sticky := e.and(e.three(asm.VPADDQ, rest, e.repeated64(1<<11-1)), e.repeated64(1<<11))

@@ -60,8 +60,8 @@ func (e *emitter) fromCode(dt dtype.DType, x asm.Reg) asm.Reg {
 	return e.or(r, sign)
 }
 
-// toCode rounds f32 lanes to a type's numbers: to nearest, half to even, f8e8m0 to the greater power of two. What is
-// beyond the type's greatest becomes that, or (not clamped) infinity or NaN.
+// toCode rounds f32 lanes to a type's numbers: to nearest, half to even, f8e8m0 to the greater power of two. Numbers
+// beyond the type's greatest number become that number if clamped is true, else infinity or NaN.
 func (e *emitter) toCode(dt dtype.DType, x asm.Reg, clamped bool) asm.Reg {
 	if dt == dtype.F8E8M0 {
 		return e.toPower(x, clamped)
@@ -116,9 +116,9 @@ func (e *emitter) toPower(x asm.Reg, clamped bool) asm.Reg {
 	return e.selectLanes(e.compare(unordered, x, x), e.integer32(0xff), r)
 }
 
-// toOddDouble returns f64 lanes with so few bits that f32 has them, unless they are too great for it: if one of those
-// that go was not 0, the last that stays becomes 1. Rounded to a type of at most 11 bits that gives what the number
-// itself would.
+// toOddDouble returns f64 lanes with so few bits that f32 represents them, unless they are too large: if one of the
+// dropped bits was 1, the last bit that stays becomes 1. Rounding the result to a type of at most 11 bits gives the
+// same as rounding the number itself.
 func (e *emitter) toOddDouble(x asm.Reg, to dtype.DType) asm.Reg {
 	drop := 43 // bf16's least number is 2⁻¹³³, and f32 has 10 bits from 2⁻¹⁴⁰ on
 	if to == dtype.F16 {

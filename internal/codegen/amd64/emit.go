@@ -411,8 +411,8 @@ func (e *emitter) function(f sym.Factor) asm.Reg {
 }
 
 // quotient divides, rounding down (or up), and takes remainders with the divisor's sign. The divisor must be 1 or more
-// wherever the kernel divides by it. Code may divide further out too, in front of a loop that has no iterations: there
-// a divisor over dimensions that is less is taken as 1, so that the instruction does not fault.
+// wherever the kernel divides by it. The code may also divide in an outer scope, before a loop without iterations:
+// there a divisor over dimensions that is below 1 is replaced by 1, so that the instruction does not fault.
 func (e *emitter) quotient(f sym.Factor) asm.Reg {
 	x, y := f.Args[0], e.resolve(f.Args[1])
 	if v, ok := y.Const(); ok && v > 0 && v&(v-1) == 0 && f.Kind != sym.CeilQuotient {

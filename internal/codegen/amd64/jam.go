@@ -8,9 +8,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// This file does several strips of a vector loop together whose lanes each sum along inner loops, such as sums of a
-// matrix's columns: the inner loops are emitted once, with the sums of all strips in them. The sums then need not wait
-// for one another, and one iteration reads adjacent memory.
+// This file computes several strips of a vector loop together, if each lane sums along inner loops, as for the sums of
+// a matrix's columns: the inner loops are emitted once, with the sums of all strips in them. The sums then need not
+// wait for one another, and one iteration reads adjacent memory.
 
 // mostJammed is the number of sums that are computed together: twice the latency of an addition.
 const mostJammed = 8
@@ -69,8 +69,8 @@ func (e *emitter) inPieces(f *loop.For) bool {
 	return cut
 }
 
-// sumsIn returns how many variables a loop, or loops right inside it, reduce; 0 if they do anything else, or reduce
-// others than own: one from outside of the vector loop is the sum of all lanes.
+// sumsIn returns the number of variables that a loop, or the loops directly inside it, reduce; 0 if they do anything
+// else, or reduce a variable that is not in own: a variable from outside the vector loop is the sum of all lanes.
 func sumsIn(f *loop.For, own map[string]bool) (count int64) {
 	if f.Kind == loop.Vector {
 		return 0
@@ -93,7 +93,7 @@ func sumsIn(f *loop.For, own map[string]bool) (count int64) {
 	return count
 }
 
-// jammed returns so many copies of a vector loop's body, for consecutive strips.
+// jammed returns count copies of a vector loop's body, for consecutive strips.
 func (e *emitter) jammed(s *loop.For, count int64) *jam {
 	declared := map[string]bool{}
 	for _, name := range declaredIn(s.Body) {

@@ -38,8 +38,8 @@ type kernel struct {
 	slower   []string // notes: what the code does in a slower way than the schedule intended
 }
 
-// steps is a course's serial loop: nests first up to and without end, so many times. The word after the dimensions has
-// the number of the step.
+// steps is a course's serial loop: extent iterations of the nests first to end−1. The word after the dimensions has the
+// number of the step.
 type steps struct {
 	extent     *sym.Code
 	formula    sym.Expr
@@ -239,9 +239,9 @@ func budget() int64 {
 // routine calls a nest's routine, or continues one that paused (resume), and returns its status.
 type routine func(with unsafe.Pointer, k *kernel, n *nest, begin, end int64, resume bool) (status int64)
 
-// run writes the frame's words but for the operands' addresses, and calls do with its operand for tiles of each nest
-// that has some of those asked for; its result is the routine's. (A func without variables of its own, so that a run
-// allocates nothing.) frame is the address at which the routines find the words.
+// run writes the frame's words except the operands' addresses, and calls do for each nest with tiles in [begin, end).
+// do gets with, runs the tiles, and returns the routine's status; if it captures no variables, a run allocates nothing.
+// frame is the address at which the routines find the words.
 func (k *kernel) run(words []int64, frame int64, a *target.Args, begin, end int64, with unsafe.Pointer,
 	do routine) error {
 	dims := a.Dims

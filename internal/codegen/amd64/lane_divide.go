@@ -118,7 +118,7 @@ func (v value) asI64() value {
 	return v
 }
 
-// counting returns so many integers from first on.
+// counting returns count integers: first, first+1, ….
 func counting(first, count int) []int64 {
 	list := make([]int64, count)
 	for i := range list {

@@ -57,15 +57,14 @@ func (e *emitter) simpler(x sym.Expr) sym.Expr {
 	return e.k.ranges.Simplify(x)
 }
 
-// fits reports whether an integer is one of lanes of 32 bits, and so is all that it is computed from where a part that
-// does not fit would matter.
+// fits reports whether lanes of 32 bits hold an integer, and all operands whose overflow would change it.
 func (e *emitter) fits(x sym.Expr) bool {
 	lo, hi := e.bounds(x)
 	return lo >= fewest && hi <= most && e.partsFit(x)
 }
 
-// partsFit is fits for the arguments of what is no sum and no product: those are right in their low bits whatever is
-// lost above.
+// partsFit reports whether the arguments of all functions in an integer fit, except those of sums and products: these
+// are right in their low bits even if their arguments overflow.
 func (e *emitter) partsFit(x sym.Expr) bool {
 	_, terms := x.Terms()
 	for _, t := range terms {
@@ -437,8 +436,8 @@ func (e *emitter) reciprocalWide(y sym.Expr) (by, half asm.Reg) {
 	return by, half
 }
 
-// dividedApart returns an integer whose quotients of what steps evenly are those of lane 0 and what the others have
-// more: ⌊(b + s·lane)/y⌋ is ⌊b/y⌋ + ⌊(b mod y + s·lane)/y⌋, of which the second is small.
+// dividedApart rewrites the quotients and remainders of x whose dividends step evenly over lane 0's value:
+// ⌊(b + s·lane)/y⌋ is ⌊b/y⌋ + ⌊(b mod y + s·lane)/y⌋, whose second summand is small.
 func (e *emitter) dividedApart(x sym.Expr) sym.Expr {
 	constant, terms := x.Terms()
 	sum := sym.Const(constant)

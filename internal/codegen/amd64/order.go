@@ -67,8 +67,8 @@ func (e *emitter) order(op loop.BinaryOp, a, b value) value {
 // condition emits a bool expression, as a mask.
 func (e *emitter) condition(x loop.Expr) value { return e.value(x) }
 
-// far is more than the lanes of a strip differ by: indices are compared as 32-bit lanes, and greater distances count as
-// this one.
+// far exceeds all differences between the lanes of a strip. Differences of indices are compared as 32-bit lanes, and
+// larger ones are limited to far.
 const far = 1 << 30
 
 // between compares two symbolic integers whose difference changes by a constant from lane to lane; false for others.

@@ -53,8 +53,8 @@ func quantisedOf(c *loop.Cast) (q quantised, ok bool) {
 	return q, q.reciprocal()
 }
 
-// bounds reads the least and the greatest result, and what is kept within them: integers of at most 8 bits that the
-// type of the conversion has.
+// bounds sets the least and the greatest result, and returns the expression that they limit. ok is false unless the two
+// are integers of the conversion's type, with a range of at most 8 bits.
 func (q *quantised) bounds(c *loop.Cast) (rest loop.Expr, ok bool) {
 	if q.low, rest, ok = constantAnd(c.X, loop.Max); !ok {
 		return nil, false
@@ -133,7 +133,7 @@ func (q *quantised) product(x float32) float32 {
 	}
 	a, b := float64(x)*float64(q.first), float64(x*q.rest)
 	sum := a + b
-	// What the sum of doubles lost decides between two floats only if it would look like a tie: rounded to odd, it
+	// The error of the sum of doubles matters only if the sum looks like a tie between two floats. Rounded to odd, it
 	// does not.
 	part := sum - a
 	lost := (a - (sum - part)) + (b - part)

@@ -14,8 +14,8 @@ import (
 // partial sums, and all of these are added across together, in three instructions per row instead of nine; the
 // expressions of the sums are then computed in lanes.
 
-// rowSumOf returns the vector loop of a loop over rows that has nothing else but the sum's variable and a store of an
-// expression of it to consecutive elements; nil for other loops.
+// rowSumOf returns the vector loop of a loop over rows whose body has, besides, only the sum's variable and a store to
+// consecutive elements; nil for other loops.
 func rowSumOf(s *loop.For) *loop.For {
 	if s.Kind != loop.Each || len(s.Body) != 3 {
 		return nil

@@ -10,9 +10,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// This file emits two nested loops of which one moves along contiguous reads and the other along contiguous writes:
-// transpositions, perhaps with computations between. As many iterations of the one as there are lanes are done in as
-// many registers, whose lanes are iterations of the other; the registers are transposed and stored in full.
+// This file emits two nested loops, one along contiguous reads and the other along contiguous writes: transpositions,
+// perhaps with computations between. It computes blocks of as many registers as a register has lanes: a register is an
+// iteration of one loop, and its lanes are iterations of the other. The registers are transposed and stored in full.
 
 // turning is a nest of two such loops.
 type turning struct {
@@ -63,8 +63,8 @@ func (e *emitter) turningOf(s *loop.For) *turning {
 	return e.turningBy(rows, rows, lanes)
 }
 
-// turningBy returns the nest with a loop as rows and one as lanes: all reads go on by an element or none along the
-// lanes, and so do writes, but for those that do along the rows.
+// turningBy returns the nest with one loop as rows and the other as lanes. It returns nil unless all reads move by one
+// element or none along the lanes, and all writes move by one element along the lanes or, for at least one, the rows.
 func (e *emitter) turningBy(nest, rows, lanes *loop.For) *turning {
 	n := int64(e.isa.lanes)
 	if e.most(e.resolve(rows.Extent)) < n || e.most(e.resolve(lanes.Extent)) < n/2 {
@@ -97,8 +97,8 @@ func (e *emitter) turningBy(nest, rows, lanes *loop.For) *turning {
 	return t
 }
 
-// turnedLoop emits blocks of whole rows, of which the last begins earlier if that may be, and rows that are left over;
-// with fewer rows than a block has, the loop as it is.
+// turnedLoop emits a nest in blocks, or, if the rows are fewer than a block's, as it is. It emits both if the number of
+// rows is not known.
 func (e *emitter) turnedLoop(s *loop.For, t *turning) {
 	extent, n := e.resolve(t.nest.Extent), int64(e.isa.lanes)
 	if least, _ := e.bounds(extent); least >= n {
@@ -122,7 +122,8 @@ func (e *emitter) turnedLoop(s *loop.For, t *turning) {
 	e.bind(done)
 }
 
-// turnedRows emits a nest in blocks of as many rows as there are lanes; the remaining rows are done without turning.
+// turnedRows emits a nest in blocks of as many rows as there are lanes. If iterations may be repeated (turning.all),
+// the last block begins in the one before it; otherwise the remaining rows are emitted without turning.
 func (e *emitter) turnedRows(extent sym.Expr, t *turning) {
 	n := sym.Const(int64(e.isa.lanes))
 	blocks, at := extent.FloorDiv(n), func(i sym.Expr) sym.Expr { return i.Mul(n) }

@@ -112,8 +112,7 @@ func (e *emitter) outside(x loop.Expr) (depth int, ok bool) {
 	if !ok || depth >= here {
 		return 0, false
 	}
-	// What lies in memory may be read only where the loops would read it. The head of a scope runs only if its body
-	// does.
+	// Memory may be read only if the loops would read it. The head of a scope runs only if its body does.
 	for d := e.here.depth; d > depth+1; d-- {
 		if !e.scopes[d].certain {
 			depth = d - 1
