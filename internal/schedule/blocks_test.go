@@ -52,7 +52,7 @@ func TestBlocks(t *testing.T) {
 		most        int64 // the upper bound of a dynamic number of steps; 0 if it is static
 		dt          dtype.DType
 		blocks      bool
-		rows, panel bool // are copied
+		rows, panel bool // the rows, or the panels, are copied
 		rowMajor    bool // the left operand is not stored transposed
 		right       bool // the right operand is stored transposed
 	}{

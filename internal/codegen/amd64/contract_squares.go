@@ -48,7 +48,7 @@ type squares struct {
 }
 
 // squaresOf prepares a product for the tile registers; if it cannot be done there, reason says why. part is the number
-// of columns in the last vector.
+// of columns in the last vector; 0: all.
 func (p *product) squaresOf(vectors int, part distance) (q *squares, reason string) {
 	if rows, ok := p.rows.Const(); ok && rows < fewestSquareRows {
 		return nil, fmt.Sprintf("%d rows are fewer than %d", rows, fewestSquareRows)
