@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -430,4 +431,56 @@ func FuzzArtefact(f *testing.F) {
 			t.Logf("an internal error: %v", err)
 		}
 	})
+}
+
+// TestArtefactInOtherOrder lists the inputs of a program in another order than its ports: a run binds them by their
+// names, and a call, which binds by position, is refused.
+func TestArtefactInOtherOrder(t *testing.T) {
+	m, err := weir.LoadBytes([]byte(`weir 1
+ir @minus {
+  main @main(%a: f32[2], %b: f32[2]) {
+    %y: f32[2] = sub(%a, %b)
+    return %y
+  }
+}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	p, file := artefactOf(t, m)
+	defer p.Close()
+	at := bytes.Index(file, []byte(`"inputs":[{"info":`))
+	end := at + bytes.Index(file[at:], []byte(`"outputs":`))
+	was := string(file[at:end])
+	other := strings.NewReplacer(`"parts":[0]`, `"parts":[1]`, `"parts":[1]`, `"parts":[0]`).Replace(was)
+	a, err := weir.LoadBytes(edit(t, file, was, other))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	q, err := weir.Compile(t.Context(), a, weir.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.Close()
+	if _, err := q.NewCall(nil); !errors.Is(err, weir.ErrUnsupported) {
+		t.Errorf("a call: %v", err)
+	}
+	one, err := weir.FromSlice([]float32{1, 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	two, err := weir.FromSlice([]float32{2, 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := q.Run(t.Context(), weir.Inputs{"a": one, "b": two})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if y, err := weir.Copy[float32](r.At(0)); err != nil || !slices.Equal(y, []float32{1, 2}) {
+		t.Errorf("b − a is %v, %v", y, err)
+	}
 }

@@ -103,11 +103,6 @@ func (s *Session) dimsOf(args []*tensor.Tensor) ([]int64, error) {
 	prog := s.prog
 	dims := make([]int64, len(prog.Dims))
 	known := make([]bool, len(dims))
-	for i, d := range prog.Dims {
-		if !d.Data && d.Range.Min == d.Range.Max { // shapes may have its value in its stead
-			dims[i] = d.Range.Min
-		}
-	}
 	index := func(name sym.Name) int {
 		for i := range prog.Dims {
 			if prog.Dims[i].Name == name {

@@ -67,11 +67,15 @@ func (c *Call) leave() {
 // tensors of numbers, each with one port; methods of Call use one index for both.
 func (s *Session) NewCall(d map[string]int64) (c *Call, err error) {
 	defer diag.Recover(&err, "binding a call")
-	for _, e := range slices.Concat(s.Inputs, s.Outputs) {
-		info := e.Info
-		if !info.Simple() {
-			return nil, diag.Unsupportedf("a call bound to its memory; %s is no tensor of numbers", info).AtTensor(info.Name).
-				WithFix("use Program.Run")
+	for _, edges := range [][]signature.Edge{s.Inputs, s.Outputs} {
+		for i, e := range edges {
+			if info := e.Info; !info.Simple() {
+				return nil, diag.Unsupportedf("a call bound to its memory; %s is not a tensor of numbers", info).
+					AtTensor(info.Name).WithFix("use Program.Run")
+			} else if e.Parts[0] != i { // only an artefact that was not written by WriteTo has another order
+				return nil, diag.Unsupportedf("a call of a program whose inputs and outputs are in another order than its " +
+					"artefact lists them").AtTensor(info.Name).WithFix("use Program.Run")
+			}
 		}
 	}
 	dims := make([]int64, len(s.prog.Dims))
