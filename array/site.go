@@ -84,19 +84,33 @@ func panicked() string {
 	}
 }
 
-// sides caches whether addresses lie outside of these packages: each entry is an address and one bit. The entry's index
-// is a hash of the address. Goroutines use it without a lock.
+// sides caches whether addresses lie outside of these packages: each entry is an address and one bit. The entry of an
+// address is one of the sideWays entries from a hash of the address on, so that several addresses with one hash do not
+// displace one another. Goroutines use it without a lock.
 var sides [1 << 10]atomic.Uint64
+
+// sideWays is the number of entries that an address may have.
+const sideWays = 8
 
 // outside reports whether a frame's address lies outside of these packages.
 func outside(pc uintptr) bool {
-	at := &sides[uint64(pc)*0x9e3779b97f4a7c15>>(64-10)]
-	if known := at.Load(); known>>1 == uint64(pc) {
-		return known&1 != 0
+	hash := uint64(pc) * 0x9e3779b97f4a7c15
+	first := hash >> (64 - 10)
+	free := &sides[(first+hash%sideWays)%uint64(len(sides))] // replaced if all of them are taken
+	for way := range uint64(sideWays) {
+		at := &sides[(first+way)%uint64(len(sides))]
+		known := at.Load()
+		if known>>1 == uint64(pc) {
+			return known&1 != 0
+		}
+		if known == 0 {
+			free = at
+			break
+		}
 	}
 	f, _ := runtime.CallersFrames([]uintptr{pc}).Next()
 	is := f.File != "" && (!library(f.File) || strings.HasSuffix(f.File, "_test.go"))
-	at.Store(uint64(pc)<<1 | uint64(flag(is)))
+	free.Store(uint64(pc)<<1 | uint64(flag(is)))
 	return is
 }
 
