@@ -481,7 +481,7 @@ func TestBindOutput(t *testing.T) {
 		x     weir.Arg
 		words string
 	}{{"u0", small, "axis 0"}, {"u0", unaligned, "multiple of 64"}, {"u0", w[1], "bound to u1"}, {"u9", w[1], "no input"},
-		{"u0", weir.Donate(w[0]), "parts with"}} {
+		{"u0", weir.Donate(w[0]), "gives an argument away"}} {
 		if err := c.Bind(row.name, row.x); err == nil || !strings.Contains(err.Error(), row.words) {
 			t.Errorf("%s: %v", row.name, err)
 		}
