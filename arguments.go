@@ -80,16 +80,10 @@ type arguments Inputs
 // Find implements session.Arguments.
 func (in arguments) Find(name string) (session.Argument, bool) {
 	a, ok := in[name]
-	if t, tensor := a.(*Tensor); !ok || a == nil || tensor && t == nil {
-		return session.Argument{}, false
+	if t, tensor := a.(*Tensor); a == nil || tensor && t == nil {
+		return session.Argument{}, ok
 	}
 	return session.Argument(a.given()), true
-}
-
-// Has implements session.Arguments.
-func (in arguments) Has(name string) bool {
-	_, ok := in[name]
-	return ok
 }
 
 // Names implements session.Arguments.
@@ -98,13 +92,12 @@ func (in arguments) Names() []string { return slices.Collect(maps.Keys(in)) }
 // Len implements session.Arguments.
 func (in arguments) Len() int { return len(in) }
 
-// lent returns the arguments as a run borrows them, without nil ones.
+// lent returns the arguments as a run borrows them.
 func (in Inputs) lent() session.List {
 	list := session.List{}
 	for name := range in {
-		if a, ok := arguments(in).Find(name); ok {
-			list[name] = a.Lent()
-		}
+		a, _ := arguments(in).Find(name)
+		list[name] = a.Lent()
 	}
 	return list
 }

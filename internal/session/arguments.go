@@ -47,10 +47,8 @@ func (g Argument) Lent() Argument {
 
 // Arguments are the arguments of a run by name.
 type Arguments interface {
-	// Find returns the argument for an input; given is false if there is none, or it is a nil tensor.
-	Find(name string) (a Argument, given bool)
-	// Has reports whether there is an argument with this name, nil or not.
-	Has(name string) bool
+	// Find returns the argument with this name; ok is false if there is none. A nil argument is the zero Argument.
+	Find(name string) (a Argument, ok bool)
 	// Names returns the names of all arguments.
 	Names() []string
 	// Len returns the number of arguments.
@@ -71,6 +69,11 @@ func (g Argument) String() string {
 	return g.tensors[0].String()
 }
 
+// missing reports whether the argument is the zero Argument: no value was given, not even Absent.
+func (g Argument) missing() bool {
+	return g.kind == sources.Tensor && g.tensors == nil && g.lent == nil
+}
+
 // shape returns the shape of an argument that is one tensor; nil for others.
 func (g Argument) shape() []int64 {
 	switch {
@@ -89,12 +92,6 @@ type List map[string]Argument
 func (l List) Find(name string) (Argument, bool) {
 	a, ok := l[name]
 	return a, ok
-}
-
-// Has implements Arguments.
-func (l List) Has(name string) bool {
-	_, ok := l[name]
-	return ok
 }
 
 // Names implements Arguments.

@@ -19,14 +19,14 @@ func (s *Session) bindInputs(in Arguments) (*packing, []int64, error) {
 	used := 0
 	for i, e := range s.Inputs {
 		info := e.Info
-		if in.Has(info.Name) {
+		a, ok := in.Find(info.Name)
+		if ok {
 			used++
 		}
-		a, ok := in.Find(info.Name)
-		if !ok {
-			a, ok = s.ownState(i)
+		if a.missing() {
+			a = s.ownState(i)
 		}
-		if !ok {
+		if a.missing() {
 			return args, nil, diag.Inputf("no value is given for input %s", info).AtTensor(info.Name).
 				WithFix("add Inputs{%q: …}", info.Name)
 		}

@@ -405,19 +405,8 @@ func (c *Call) free() {
 
 // RunOn binds tensors to all inputs, none of which is a state, and all outputs, and runs the call: at(i) is the tensor
 // of the i-th of them, inputs first, and count their number.
-func (c *Call) RunOn(count int, at func(i int) *Tensor) (err error) {
-	defer c.session.Counts.Ended(&err)
-	defer diag.Recover(&err, "running")
-	b, err := c.try()
-	if err != nil {
-		return err
-	}
-	defer c.leave()
-	defer c.free()
-	if err = c.lend(b, count, at); err == nil {
-		err = c.start(context.Background(), b)
-	}
-	return err
+func (c *Call) RunOn(count int, at func(i int) *Tensor) error {
+	return c.run(context.Background(), func(b *bound) error { return c.lend(b, count, at) })
 }
 
 // lend enters tensors and binds them to the inputs and outputs.
@@ -469,7 +458,12 @@ func (c *Call) fits(b *bound, info signature.Info, at int, t *Tensor) error {
 }
 
 // Run runs the call on its inputs. It overwrites the outputs of the previous run, and updates states in place.
-func (c *Call) Run(ctx context.Context) (err error) {
+func (c *Call) Run(ctx context.Context) error {
+	return c.run(ctx, func(*bound) error { return c.arguments() })
+}
+
+// run calls enter, which enters the tensors that the call is bound to, and runs the call on them.
+func (c *Call) run(ctx context.Context, enter func(b *bound) error) (err error) {
 	defer c.session.Counts.Ended(&err)
 	defer diag.Recover(&err, "running")
 	b, err := c.try()
@@ -478,7 +472,7 @@ func (c *Call) Run(ctx context.Context) (err error) {
 	}
 	defer c.leave()
 	defer c.free()
-	if err = c.arguments(); err == nil {
+	if err = enter(b); err == nil {
 		err = c.start(ctx, b)
 	}
 	return err

@@ -115,15 +115,15 @@ func (s *Session) CloseOwn() (err error) {
 	return err
 }
 
-// ownState returns the program's own tensor for an input, as an argument; ok is false if there is none.
-func (s *Session) ownState(i int) (g Argument, ok bool) {
+// ownState returns the program's own tensor for an input, as an argument; the zero Argument if there is none.
+func (s *Session) ownState(i int) Argument {
 	if s.own == nil || s.own[i].tensor == nil {
-		return g, false
+		return Argument{}
 	}
 	if s.Inputs[i].Info.State != "" {
-		return Update(s.own[i].tensor), true
+		return Update(s.own[i].tensor)
 	}
-	return Lend(s.own[i].tensor), true
+	return Lend(s.own[i].tensor)
 }
 
 // OwnBytes returns the bytes that the program's own states take.
