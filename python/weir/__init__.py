@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes as _ctypes
 import json as _json
+import operator as _operator
 from typing import Any as _Any
 
 from . import array_api
@@ -40,7 +41,7 @@ def trim() -> int:
 
 def set_limit(bytes: int) -> int:
     """Sets the maximum number of bytes that the process may hold, 0 for no limit, and returns the previous limit."""
-    return int(_weir().c.weir_set_limit(bytes))
+    return int(_weir().c.weir_set_limit(_operator.index(bytes)))
 
 
 __all__ = [

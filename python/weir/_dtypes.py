@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class DType:
     """An element type. It equals its name as a str, such as "f32", "bf16" or "i64"."""
@@ -56,6 +58,13 @@ NAMES = {
     "bool": "bool", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "uint8": "u8", "uint16": "u16",
     "uint32": "u32", "uint64": "u64", "float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64",
 }  # fmt: skip
+
+
+def named(dtype: Any) -> DType:
+    """A type by weir's name, by the standard's, or by an object that has one of them as its name, such as NumPy's types."""
+    name = dtype if isinstance(dtype, (DType, str)) else getattr(dtype, "name", None) or getattr(dtype, "__name__", dtype)
+    return DType(NAMES.get(str(name), str(name)))
+
 
 _KINDS = {
     "bool": "bool", "i8": "signed", "i16": "signed", "i32": "signed", "i64": "signed", "u8": "unsigned", "u16": "unsigned",

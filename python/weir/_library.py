@@ -6,9 +6,12 @@ import ctypes
 import os
 import sys
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ._errors import ClosedError, _Interrupted, error_of
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _NAMES = {"darwin": "libweir.dylib", "win32": "libweir.dll"}
 _ABI, _ABI_MINOR = 1, 1  # the lowest minor version with all functions that this package calls
@@ -158,6 +161,7 @@ class Owned:
     """An object of the library that is closed once: by close, or when it is collected."""
 
     __slots__ = ("_handles", "__weakref__")
+    _INSTEAD = "Make another there"  # instead of pickling the object
 
     def __init__(self, handle: int) -> None:
         self._handles = [handle]  # until close takes it, which succeeds in one thread only
@@ -167,6 +171,16 @@ class Owned:
             self.close()
         except Exception:  # the interpreter may be ending, and modules may be incomplete
             pass
+
+    def __copy__(self) -> Self:
+        """The object itself: the handle belongs to one object, which closes it."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+    def __reduce__(self) -> Any:
+        raise TypeError(f"a weir.{type(self).__name__} cannot be pickled: it exists in its own process only. {self._INSTEAD}")
 
     def close(self) -> None:
         """Closes the object. Closing twice is harmless."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Sequence
 from . import _tensor
 from ._dtypes import DType, limits
 from ._library import library
+from ._numbers import number
 
 if TYPE_CHECKING:
     from ._tensor import Tensor
@@ -20,6 +21,9 @@ Scalar = bool | int | float
 
 def _attribute(value: Any) -> Any:
     """A value for JSON: element types, and floats that are infinite or NaN, become strings."""
+    if isinstance(value, (list, tuple)):
+        return [_attribute(v) for v in value]
+    value = number(value)
     if isinstance(value, DType):
         return value.name
     if isinstance(value, float) and not math.isfinite(value):
@@ -54,7 +58,7 @@ def operate_several(name: str, *operands: Tensor, give: Sequence[Any] = ()) -> l
 
 
 def written(values: Sequence[Any], shape: Sequence[int], dtype: DType) -> Tensor:
-    """A tensor of Python numbers, in row-major order, rounded to a type."""
+    """A tensor of numbers, in row-major order, rounded to a type."""
     if not dtype.letter:
         return operate("cast", written(values, shape, DType("f64")), give=[dtype])
     if dtype.kind == "bool":
@@ -78,11 +82,19 @@ def written(values: Sequence[Any], shape: Sequence[int], dtype: DType) -> Tensor
     return tensor
 
 
-def type_of_scalar(value: Scalar, beside: DType | None = None) -> DType:
-    """The type that a Python number takes next to elements of type beside; if beside is None, the default of its kind.
-    """
+def scalar(value: Any) -> Scalar:
+    """A number as Python's; TypeError if it is none, or complex."""
+    value = number(value)
     if isinstance(value, complex):
         raise TypeError("complex numbers have no arithmetic")
+    if not isinstance(value, (bool, int, float)):
+        raise TypeError(f"a tensor or a number is wanted, not {type(value).__name__}")
+    return value
+
+
+def type_of_scalar(value: Scalar, beside: DType | None = None) -> DType:
+    """The type that a number takes next to elements of type beside; if beside is None, the default of its kind."""
+    value = scalar(value)
     if beside is None:
         return DType("bool" if isinstance(value, bool) else "f32" if isinstance(value, float) else "i64")
     if isinstance(value, float):
@@ -93,16 +105,14 @@ def type_of_scalar(value: Scalar, beside: DType | None = None) -> DType:
 
 
 def operand(value: Tensor | Scalar, beside: DType | None = None) -> Tensor:
-    """A tensor, or a Python number as a tensor of rank 0."""
+    """A tensor, or a number as a tensor of rank 0."""
     if isinstance(value, _tensor.Tensor):
         return value
-    if not isinstance(value, (bool, int, float, complex)):
-        raise TypeError(f"a tensor or a number is wanted, not {type(value).__name__}")
-    return written([value], (), type_of_scalar(value, beside))
+    return written([scalar(value)], (), type_of_scalar(value, beside))
 
 
 def pair(x: Tensor | Scalar, y: Tensor | Scalar) -> tuple[Tensor, Tensor]:
-    """Two operands, one of which may be a Python number: it takes the other's type, if the type can hold it."""
+    """Two operands, one of which may be a number: it takes the other's type, if the type can hold it."""
     if isinstance(x, _tensor.Tensor):
         return x, operand(y, x.dtype)
     if isinstance(y, _tensor.Tensor):

@@ -6,6 +6,7 @@ import operator
 from typing import TYPE_CHECKING, Any, Iterator
 
 from . import _operate
+from ._numbers import number
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -20,6 +21,7 @@ class Operators:
     """The methods of the array API standard's array object, except the properties. Tensor is the only subclass."""
 
     __slots__ = ()
+    __array_priority__ = -1.0  # operators of NumPy's scalars leave tensors to these methods; those of its arrays do not
     __hash__ = object.__hash__
 
     @property
@@ -78,7 +80,7 @@ class Operators:
                 return
             key = ...
         places, arrays = _places(_self(self), key)
-        dtype = _self(self).dtype
+        dtype, value = _self(self).dtype, number(value)
         if isinstance(value, float) and dtype.kind != "float":
             raise TypeError(f"a float cannot be written into elements of {dtype}")
         _operate.operate("assign", _self(self), _operate.operand(value, dtype), *arrays, give=places)
@@ -238,7 +240,7 @@ def _self(x: Operators) -> Tensor:
 
 def _operand(x: object) -> bool:
     """Whether an operator accepts an operand: other types may have a reflected operator of their own."""
-    return isinstance(x, (Operators, bool, int, float)) or isinstance(x, complex)
+    return isinstance(number(x), (Operators, bool, int, float, complex))
 
 
 def _binary(name: str, x: Operators, y: Any) -> Tensor:
@@ -275,7 +277,7 @@ def _single_mask(key: Any) -> Tensor | None:
 
 def _places(x: Tensor, key: Any) -> tuple[list[Any], list[Tensor]]:
     """An index in weir_operate's form, and the tensors in it."""
-    keys = key if isinstance(key, tuple) else (key,)
+    keys = [number(k) for k in (key if isinstance(key, tuple) else (key,))]
     places: list[Any] = []
     arrays: list[Tensor] = []
     axes = sum(_axes(k) for k in keys)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import html
-import json
 
 from ._library import library
-from ._program import Program
+from ._program import Program, sizes_of
 
 
 class Page:
@@ -42,5 +41,5 @@ def plan_html(program: Program, /, *, title: str = "model", **dims: int) -> Page
     text = ctypes.c_void_p()
     lib = library()
     name = title.encode(errors="replace")
-    lib.check(lib.c.weir_plan_page(program._open(), name, json.dumps(dims).encode(), ctypes.byref(text)))
+    lib.check(lib.c.weir_plan_page(program._open(), name, sizes_of(dims), ctypes.byref(text)))
     return Page(lib.string(text))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import operator
 import os
 from types import TracebackType
 from typing import Any, Iterator, Mapping, NamedTuple, Sequence, Union
@@ -11,6 +12,7 @@ from typing import Any, Iterator, Mapping, NamedTuple, Sequence, Union
 from . import _narrow
 from ._errors import ClosedError, InputError
 from ._library import ABSENT, CONSUME, DONATE, HOW, LEND, LENT, TENSOR, UPDATE, WORDS, Owned, library
+from ._numbers import number
 from ._tensor import Tensor, capsule_of, copied, from_dlpack, items, strings
 
 _Path = Union[str, "os.PathLike[str]"]
@@ -55,7 +57,10 @@ def consume(x: Any) -> Any:
 
 
 def donate(x: Any) -> Any:
-    """Gives x to a run for good, and its memory to an output."""
+    """Gives x to a run for good, and its memory to an output, if the memory is weir's own.
+
+    The memory of another library is released as by consume, since other arrays may share it.
+    """
     return _Given(x, DONATE)
 
 
@@ -66,6 +71,8 @@ def update(x: Any) -> Any:
 
 class Model(Owned):
     """A model that was loaded: see load."""
+
+    _INSTEAD = "Pass the model's path or its bytes, and call weir.load there"
 
     def __init__(self, handle: int) -> None:
         super().__init__(handle)
@@ -123,11 +130,12 @@ def compile(
     parameters are the command's flags of the same names. Ctrl-C ends the compilation.
     """
     loaded = model if isinstance(model, Model) else load(model)
-    ranges = {name: [r, r] if isinstance(r, int) else list(r) for name, r in (dims or {}).items()}
+    calls = operator.index(calls)
     options: dict[str, Any] = {
-        "budget": budget, "calls": calls, "threads": threads, "target": target, "precision": precision, "cache": cache,
-        "cpu": cpu, "page_folder": page_folder, "outputs": list(outputs), "states": dict(states or {}), "dims": ranges,
-        "exact": exact, "tune": tune, "layouts": {name: _layout(how) for name, how in (layouts or {}).items()},
+        "budget": operator.index(budget), "calls": calls, "threads": operator.index(threads), "target": target,
+        "precision": precision, "cache": cache, "cpu": cpu, "page_folder": page_folder, "outputs": list(outputs),
+        "states": dict(states or {}), "dims": {name: _range(r) for name, r in (dims or {}).items()},
+        "exact": bool(exact), "tune": bool(tune), "layouts": {name: _layout(how) for name, how in (layouts or {}).items()},
     }  # fmt: skip
     handle = ctypes.c_uint64()
     lib = library()
@@ -137,13 +145,20 @@ def compile(
     return Program(handle.value, calls)
 
 
+def _range(sizes: int | tuple[int, int]) -> list[int]:
+    """The least and the greatest size of a dimension, of which one stands for both."""
+    if isinstance(sizes, (tuple, list)):
+        return [operator.index(size) for size in sizes]
+    return [operator.index(sizes)] * 2
+
+
 def _layout(how: Any) -> dict[str, Any]:
     """The layout of an input in the library's form."""
     if isinstance(how, str):
         return {"text": how}
     shape = getattr(how, "shape", None)
     if shape is None:
-        return {"text": ",".join(str(axis) for axis in how)}
+        return {"text": ",".join(str(operator.index(axis)) for axis in how)}
     if callable(getattr(how, "stride", None)):  # PyTorch's strides count elements
         return {"shape": list(shape), "strides": list(how.stride())}
     strides = getattr(how, "strides", None)
@@ -152,6 +167,11 @@ def _layout(how: Any) -> dict[str, Any]:
     if any(s % how.itemsize for s in strides):
         raise InputError(f"strides of {tuple(strides)} bytes between elements of {how.itemsize}")
     return {"shape": list(shape), "strides": [s // how.itemsize for s in strides]}
+
+
+def sizes_of(dims: Mapping[str, int]) -> bytes:
+    """Sizes of dimensions for the library."""
+    return json.dumps({name: number(size) for name, size in dims.items()}).encode()
 
 
 class Memory:
@@ -163,8 +183,8 @@ class Memory:
     def _ask(self, calls: int | None, dims: dict[str, int] | None) -> dict[str, Any]:
         text = ctypes.c_void_p()
         lib = library()
-        bound = None if dims is None else json.dumps(dims).encode()
-        count = self._program.calls if calls is None else calls
+        bound = None if dims is None else sizes_of(dims)
+        count = self._program.calls if calls is None else operator.index(calls)
         lib.check(lib.c.weir_memory(self._program._open(), count, bound, ctypes.byref(text)))
         told: dict[str, Any] = json.loads(lib.string(text))
         return told
@@ -200,6 +220,9 @@ class Results(Sequence[Any]):
     def __init__(self, names: Sequence[str], values: Sequence[Any]) -> None:
         self._names, self._values = names, tuple(values)
 
+    def __reduce__(self) -> tuple[type[Results], tuple[list[str], tuple[Any, ...]]]:
+        return (type(self), (list(self._names), self._values))
+
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, str):
             try:
@@ -228,6 +251,8 @@ class Program(Owned):
     Arrays of NumPy and PyTorch, weir's tensors, and other objects with __dlpack__ are read in place. One output is
     returned as a tensor, several as Results. At most calls threads run it at once; others wait.
     """
+
+    _INSTEAD = "Write it to a file with program.save(path), pass the path, and call weir.compile(path) there"
 
     def __init__(self, handle: int, calls: int) -> None:
         """For the package's own use: compile makes programs."""
@@ -316,6 +341,8 @@ def _supply(to: Any, at: int, value: Any, port: Port, kept: list[Any], parted: l
         value, how = value.value, value.how
     if isinstance(value, Tensor):
         handle = value._handle
+        if how == DONATE and value._foreign:
+            how = CONSUME
         if not handle:
             raise ClosedError(f"the tensor given for input {port} is closed, or was given away", tensor=port.name)
         to[at + TENSOR], to[at + HOW] = handle, how
@@ -342,7 +369,7 @@ def _supply(to: Any, at: int, value: Any, port: Port, kept: list[Any], parted: l
     if how in (CONSUME, DONATE):
         tensor = from_dlpack(value)
         parted.append(tensor)
-        to[at + TENSOR], to[at + HOW] = tensor._open(), how
+        to[at + TENSOR], to[at + HOW] = tensor._open(), CONSUME
         return
     capsule = capsule_of(value)
     fixed = ctypes.c_int32()

@@ -42,6 +42,16 @@ class Scope:
         self._lock = threading.RLock()  # a finalizer may make a tensor while its thread holds the lock
         self._tensors: dict[int, weakref.ref[Tensor]] = {}  # by id
 
+    def __copy__(self) -> Scope:
+        """The scope itself: a tensor belongs to one."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Scope:
+        return self
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a weir.Scope cannot be pickled: it is a block of its own process. Make another there")
+
     def __repr__(self) -> str:
         state = ("not entered", f"{len(self._tensors)} tensors", "closed")[self._state]
         return f"<weir.Scope {self.name!r}, {state}>"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import copy as copy_module
 import ctypes
 import json
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Sequence
+import operator
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Protocol, Sequence, TypeVar
 
 from . import _narrow, _operate
-from ._dtypes import DType
+from ._dtypes import DType, named
 from ._errors import ClosedError
 from ._library import COPY_ALWAYS, COPY_IF_NEEDED, COPY_NEVER, LEGACY, VERSIONED, DLTensor, Owned, library
 from ._operators import Operators
@@ -16,6 +18,7 @@ from ._scope import adopt
 
 if TYPE_CHECKING:
     import numpy as np
+    from typing_extensions import CapsuleType, Self
 
 _CPU = 1  # DLPack's kDLCPU
 
@@ -64,7 +67,7 @@ class Tensor(Operators, Owned):
     tensor is closed, or collected, and all arrays that share it are gone.
     """
 
-    __slots__ = ("_seen", "_dtype", "_scope")
+    __slots__ = ("_seen", "_dtype", "_scope", "_foreign")
 
     def __init__(self, handle: int) -> None:
         """For the package's own use; from_dlpack, zeros and programs make tensors."""
@@ -72,6 +75,38 @@ class Tensor(Operators, Owned):
         self._seen: _Layout | None = None
         self._dtype: DType | None = None
         self._scope = adopt(self)
+        self._foreign = False  # whether the memory may be that of another library, whose user may still hold it
+
+    def __copy__(self) -> Self:
+        """A tensor with the same elements, in memory of its own."""
+        return self._twin(lambda state: state)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self._twin(lambda state: copy_module.deepcopy(state, memo))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """The elements' bytes, for pickle and torch.save."""
+        state = getattr(self, "__dict__", None)  # of a class that is derived from this one
+        if self.dtype == "string":
+            words, shape = self._strings()
+            return (_restored, (type(self), "string", shape, words), state)
+        with self._lent() as lies:
+            count = (math.prod(lies.shape) * lies.bits + 7) // 8
+            data = ctypes.string_at(lies.data, count) if count else b""
+        return (_restored, (type(self), self.dtype.name, lies.shape, data), state)
+
+    def _twin(self, copied: Callable[[Any], Any]) -> Self:
+        """A copy. copied copies the state of a class that is derived from this one."""
+        if self.dtype == "string":
+            twin = _made(type(self), _words(*self._strings()))
+        else:
+            with self._lent() as lies:
+                twin = _made(type(self), _zeros(lies.shape, self.dtype))
+                with twin._lent() as to:
+                    ctypes.memmove(to.data, lies.data, (math.prod(lies.shape) * lies.bits + 7) // 8)
+        if state := getattr(self, "__dict__", None):
+            twin.__dict__.update(copied(state))
+        return twin
 
     def close(self) -> None:
         """Frees the memory, or leaves that to the last object that shares it. Closing twice is harmless."""
@@ -251,6 +286,28 @@ class Tensor(Operators, Owned):
         return json.loads(lib.string(text)), tuple(shape[: rank.value])
 
 
+_Kind = TypeVar("_Kind", bound=Tensor)
+
+
+def _made(kind: type[_Kind], handle: int) -> _Kind:
+    """A tensor of a class that may be derived from Tensor."""
+    tensor = kind.__new__(kind)
+    Tensor.__init__(tensor, handle)
+    return tensor
+
+
+def _restored(kind: type[Tensor], dtype: str, shape: tuple[int, ...], contents: Any) -> Tensor:
+    """The tensor that Tensor.__reduce__ described; pickles name this function."""
+    if dtype == "string":
+        return _made(kind, _words(contents, shape))
+    tensor = _made(kind, _zeros(shape, dtype))
+    if len(contents) != tensor.nbytes:
+        raise ValueError(f"{len(contents)} bytes for {tensor!r}, which takes {tensor.nbytes}")
+    with tensor._lent() as lies:
+        ctypes.memmove(lies.data, contents, len(contents))
+    return tensor
+
+
 def _copying(copy: bool | None) -> int:
     """The value of copy= in the array API for a flag."""
     return COPY_ALWAYS if copy else COPY_NEVER if copy is False else COPY_IF_NEEDED
@@ -261,7 +318,9 @@ _older: set[type] = set()
 
 
 def capsule_of(x: Any) -> object:
-    """The capsule that x exports by DLPack."""
+    """The capsule that x exports by DLPack; x itself, if it is one."""
+    if type(x).__name__ == "PyCapsule":
+        return x
     if getattr(x, "requires_grad", False):
         x = x.detach()
     kind = type(x)
@@ -283,10 +342,11 @@ def copied(array: Any) -> Tensor:
     return tensor
 
 
-def from_dlpack(x: Exchangeable, /, *, copy: bool | None = None) -> Tensor:
+def from_dlpack(x: Exchangeable | CapsuleType, /, *, copy: bool | None = None) -> Tensor:
     """A tensor of the memory of x, without a copy unless copy asks for one or the memory's strides need one.
 
-    With copy=False such memory is refused. x's memory is released when the tensor is closed or collected.
+    With copy=False such memory is refused. x's memory is released when the tensor is closed or collected. x may be a
+    capsule of DLPack itself, which can be taken once.
     """
     lib = library()
     capsule = capsule_of(x)
@@ -299,7 +359,9 @@ def from_dlpack(x: Exchangeable, /, *, copy: bool | None = None) -> Tensor:
         lib.check(lib.c.weir_take(managed, versioned, _copying(copy), ctypes.byref(handle)))
     except NotImplementedError as error:
         raise BufferError(str(error)) from error
-    return Tensor(handle.value)
+    tensor = Tensor(handle.value)
+    tensor._foreign = not copy
+    return tensor
 
 
 def items(handle: int) -> list[Tensor]:
@@ -316,10 +378,20 @@ def items(handle: int) -> list[Tensor]:
 
 def zeros(shape: Sequence[int], dtype: DType | str = "f32") -> Tensor:
     """A tensor of zeros."""
-    sizes = (ctypes.c_int64 * len(shape))(*shape)
+    return Tensor(_zeros(shape, named(dtype)))
+
+
+def _zeros(shape: Sequence[int], dtype: DType | str) -> int:
+    """The handle of a tensor of zeros."""
+    sizes = _sizes(shape)
     handle = ctypes.c_uint64()
-    library().check(library().c.weir_zeros(str(dtype).encode(), sizes, len(shape), ctypes.byref(handle)))
-    return Tensor(handle.value)
+    library().check(library().c.weir_zeros(str(dtype).encode(), sizes, len(sizes), ctypes.byref(handle)))
+    return handle.value
+
+
+def _sizes(shape: Sequence[int]) -> Any:
+    """A shape for the library."""
+    return (ctypes.c_int64 * len(shape))(*map(operator.index, shape))
 
 
 def strings(words: Any) -> Tensor:
@@ -336,8 +408,11 @@ def strings(words: Any) -> Tensor:
         if any(not isinstance(item, (list, tuple)) or len(item) != extent for item in items):
             raise ValueError("lists of strings of unequal lengths")
         items = [word for item in items for word in item]
-    sizes = (ctypes.c_int64 * len(shape))(*shape)
+    return Tensor(_words(items, shape))
+
+
+def _words(words: Sequence[str], shape: Sequence[int]) -> int:
+    """The handle of a tensor of strings."""
     handle = ctypes.c_uint64()
-    text = json.dumps(items).encode()
-    library().check(library().c.weir_strings(text, sizes, len(shape), ctypes.byref(handle)))
-    return Tensor(handle.value)
+    library().check(library().c.weir_strings(json.dumps(words).encode(), _sizes(shape), len(shape), ctypes.byref(handle)))
+    return handle.value

@@ -5,23 +5,21 @@ from __future__ import annotations
 import builtins
 import math
 import operator
-from typing import Any, Sequence
+from typing import TYPE_CHECKING, Any, Sequence
 
 from .._dtypes import DType, promote
-from .._operate import Scalar, copy_of, operate, operate_several, type_of_scalar, written
+from .._numbers import number
+from .._operate import Scalar, copy_of, operate, operate_several, scalar, type_of_scalar, written
 from .._tensor import Exchangeable, Tensor
 from .._tensor import from_dlpack as _from_dlpack
 from .._tensor import zeros as _zeros
+from ._manipulation import extents_of
 from ._types import _known, astype, cpu, float32, int64, uint64
 
+if TYPE_CHECKING:
+    from typing_extensions import CapsuleType
+
 Shape = int | tuple[int, ...]
-
-
-def shape_of(shape: Shape | Sequence[int]) -> list[int]:
-    """The extents of a shape, which may be one number."""
-    if isinstance(shape, (tuple, list)):
-        return [operator.index(extent) for extent in shape]
-    return [operator.index(shape)]  # type: ignore[arg-type]
 
 
 def arange(
@@ -35,6 +33,7 @@ def arange(
 ) -> Tensor:
     """start, start + step, … up to but excluding stop; with one number, from 0 up to it."""
     cpu(device)
+    start, stop, step = number(start), number(stop), number(step)
     if stop is None:
         start, stop = 0, start
     whole = all(isinstance(number, int) for number in (start, stop, step))
@@ -80,6 +79,7 @@ def asarray(obj: Any, /, *, dtype: DType | None = None, device: str | None = Non
                 raise ValueError(f"{obj!r} is {dtype} with a copy only")
             return astype(obj, dtype)
         return copy_of(obj) if copy else obj
+    obj = number(obj)
     if copy is False:
         raise ValueError(f"{type(obj).__name__} becomes a tensor with a copy only")
     if not isinstance(obj, (builtins.bool, int, float, complex, list, tuple)):
@@ -100,6 +100,8 @@ def _flat(obj: Any) -> tuple[list[Any], list[int], DType | None]:
             if isinstance(item, Tensor):
                 within = item.dtype if within is None else promote(within, item.dtype)
                 level[i] = item.tolist()
+            else:
+                level[i] = number(item)
         if not any(isinstance(item, (list, tuple)) for item in level):
             break
         if not all(isinstance(item, (list, tuple)) and len(item) == len(level[0]) for item in level):
@@ -140,15 +142,16 @@ def eye(
 ) -> Tensor:
     """A matrix with ones in column row + k, and zeros elsewhere."""
     cpu(device)
-    return operate("eye", give=[_known(dtype or float32), n_rows, n_rows if n_cols is None else n_cols, _offset(k)])
+    rows, columns = operator.index(n_rows), operator.index(n_rows if n_cols is None else n_cols)
+    return operate("eye", give=[_known(dtype or float32), rows, columns, _offset(k)])
 
 
 def _offset(k: int) -> int:
     """An offset of a diagonal within the library's limits; a diagonal beyond them is empty as well."""
-    return max(min(k, 1 << 40), -(1 << 40))
+    return max(min(operator.index(k), 1 << 40), -(1 << 40))
 
 
-def from_dlpack(x: Exchangeable, /, *, device: str | None = None, copy: bool | None = None) -> Tensor:
+def from_dlpack(x: Exchangeable | CapsuleType, /, *, device: str | None = None, copy: bool | None = None) -> Tensor:
     """A tensor of the memory of x, without a copy unless copy asks for one or the memory's strides need one."""
     cpu(device)
     return _from_dlpack(x, copy=copy)
@@ -157,8 +160,8 @@ def from_dlpack(x: Exchangeable, /, *, device: str | None = None, copy: bool | N
 def full(shape: Shape, fill_value: Scalar, *, dtype: DType | None = None, device: str | None = None) -> Tensor:
     """A tensor whose elements all equal a number."""
     cpu(device)
-    value = written([fill_value], (), _known(dtype or type_of_scalar(fill_value)))
-    return operate("broadcast_to", value, give=shape_of(shape))
+    value = written([scalar(fill_value)], (), _known(dtype or type_of_scalar(fill_value)))
+    return operate("broadcast_to", value, give=extents_of(shape))
 
 
 def full_like(x: Tensor, /, fill_value: Scalar, *, dtype: DType | None = None, device: str | None = None) -> Tensor:
@@ -178,7 +181,7 @@ def linspace(
 ) -> Tensor:
     """num equally spaced numbers from start to stop; stop is excluded if endpoint is False."""
     cpu(device)
-    dtype = _known(dtype or float32)
+    dtype, num = _known(dtype or float32), operator.index(num)
     if endpoint:
         return operate("linspace", give=[dtype, float(start), float(stop), num])
     return operate("index", operate("linspace", give=[dtype, float(start), float(stop), num + 1]), give=[[0, num, 1]])
@@ -220,7 +223,7 @@ def triu(x: Tensor, /, *, k: int = 0) -> Tensor:
 def zeros(shape: Shape, *, dtype: DType | None = None, device: str | None = None) -> Tensor:
     """A tensor of zeros."""
     cpu(device)
-    return _zeros(shape_of(shape), _known(dtype or float32))
+    return _zeros(extents_of(shape), _known(dtype or float32))
 
 
 def zeros_like(x: Tensor, /, *, dtype: DType | None = None, device: str | None = None) -> Tensor:

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import math
 import operator
+from typing import Sequence
 
 from .._operate import copy_of, operand, operate, operate_several
 from .._tensor import Tensor
 from ._types import astype, result_type
 
 Axes = int | tuple[int, ...]
+
+
+def extents_of(shape: int | Sequence[int]) -> list[int]:
+    """The extents of a shape, which may be one number."""
+    if isinstance(shape, (tuple, list)):
+        return [operator.index(extent) for extent in shape]
+    return [operator.index(shape)]  # type: ignore[arg-type]
 
 
 def axes_of(axis: Axes | None) -> list[int]:
@@ -53,7 +61,7 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 def broadcast_to(x: Tensor, /, shape: tuple[int, ...]) -> Tensor:
     """x, repeated along axes of extent 1 and along new axes in front."""
-    return operate("broadcast_to", x, give=list(shape))
+    return operate("broadcast_to", x, give=extents_of(shape))
 
 
 def concat(arrays: tuple[Tensor, ...] | list[Tensor], /, *, axis: int | None = 0) -> Tensor:
@@ -77,7 +85,7 @@ def expand_dims(x: Tensor, /, axis: Axes = 0) -> Tensor:
 
 def flip(x: Tensor, /, *, axis: Axes | None = None) -> Tensor:
     """x with the order of elements along axes reversed; along all axes if none is given."""
-    if x.ndim == 0 or axis == ():
+    if x.ndim == 0 or (isinstance(axis, tuple) and not axis):
         return copy_of(x)
     return operate("flip", x, give=axes_of(axis))
 
@@ -122,7 +130,7 @@ def reshape(x: Tensor, /, shape: tuple[int, ...], *, copy: bool | None = None) -
     """A copy of x with its elements in another shape. One extent may be −1: it is computed from the others."""
     if copy is False:
         raise ValueError("another shape takes a copy")
-    extents = list(shape) if isinstance(shape, (tuple, list)) else [operator.index(shape)]
+    extents = extents_of(shape)
     if -1 in extents and x.size == 0:
         rest = math.prod(e for e in extents if e != -1)
         if rest:
@@ -132,12 +140,10 @@ def reshape(x: Tensor, /, shape: tuple[int, ...], *, copy: bool | None = None) -
 
 def roll(x: Tensor, /, shift: int | tuple[int, ...], *, axis: Axes | None = None) -> Tensor:
     """The elements shifted along axes; elements shifted beyond the end reappear at the beginning."""
+    shifts = extents_of(shift)
     if axis is None:
-        if isinstance(shift, tuple):
-            shift = sum(shift)
-        return operate("roll", x, give=[shift]) if x.ndim else copy_of(x)
+        return operate("roll", x, give=[sum(shifts)]) if x.ndim else copy_of(x)
     axes = axes_of(axis)
-    shifts = shift if isinstance(shift, tuple) else (shift,) * len(axes)
     if len(shifts) == 1:
         shifts *= len(axes)
     if len(shifts) != len(axes):
@@ -165,7 +171,7 @@ def stack(arrays: tuple[Tensor, ...] | list[Tensor], /, *, axis: int = 0) -> Ten
 
 def tile(x: Tensor, repetitions: tuple[int, ...], /) -> Tensor:
     """x repeated along each axis; a shorter list applies to the last axes, a longer one adds axes."""
-    return operate("tile", x, give=list(repetitions)) if repetitions else copy_of(x)
+    return operate("tile", x, give=extents_of(repetitions)) if repetitions else copy_of(x)
 
 
 def unstack(x: Tensor, /, *, axis: int = 0) -> tuple[Tensor, ...]:
@@ -205,12 +211,13 @@ def matrix_transpose(x: Tensor, /) -> Tensor:
 
 def tensordot(x1: Tensor, x2: Tensor, /, *, axes: int | tuple[tuple[int, ...], tuple[int, ...]] = 2) -> Tensor:
     """The sums of products along pairs of axes; a number n pairs the last n axes of x1 with the first n of x2."""
-    if isinstance(axes, int):
+    if not isinstance(axes, (tuple, list)):
+        axes = operator.index(axes)
         if not 0 <= axes <= min(x1.ndim, x2.ndim):
             raise ValueError(f"{axes} axes of {x1!r} and {x2!r}")
         left, right = list(range(x1.ndim - axes, x1.ndim)), list(range(axes))
     else:
-        left, right = [list(side) for side in axes]
+        left, right = [extents_of(side) for side in axes]
     dtype = result_type(x1, x2)
     return operate("tensordot", astype(x1, dtype, copy=False), astype(x2, dtype, copy=False), give=[left, right])
 

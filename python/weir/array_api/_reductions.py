@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from .._dtypes import DType
+from .._numbers import number
 from .._operate import Scalar, copy_of, operand, operate, operate_several, pair, written
 from .._tensor import Tensor, zeros
 from ._manipulation import Axes, axes_of, concat, flat, place_of
@@ -36,7 +37,7 @@ class UniqueInverse(NamedTuple):
 
 def _along(name: str, x: Tensor, axis: Axes | None, keepdims: bool) -> Tensor:
     """A reduction. Without axes it reduces an additional axis of extent 1."""
-    if axis == ():
+    if isinstance(axis, tuple) and not axis:
         return operate(name, operate("expand_dims", x, give=[-1]), give=[-1])
     axes = axes_of(axis)
     if len({place_of(a, x.ndim) for a in axes}) != len(axes):
@@ -100,7 +101,7 @@ def sum(x: Tensor, /, *, axis: Axes | None = None, dtype: DType | None = None, k
 def var(x: Tensor, /, *, axis: Axes | None = None, correction: int | float = 0.0, keepdims: bool = False) -> Tensor:
     """The variances: the sums of squared differences from the mean, divided by the number of elements minus correction.
     """
-    if axis == ():
+    if isinstance(axis, tuple) and not axis:
         return var(operate("expand_dims", x, give=[-1]), axis=-1, correction=correction)
     axes = list(range(x.ndim)) if axis is None else axes_of(axis)
     count = 1
@@ -108,7 +109,7 @@ def var(x: Tensor, /, *, axis: Axes | None = None, correction: int | float = 0.0
         count *= x.shape[place_of(a, x.ndim)]
     centre = _along("mean", x, axis, True)
     squares = operate("square", operate("sub", astype(x, centre.dtype, copy=False), centre))
-    left = count - correction
+    left = count - number(correction)
     return operate("div", _along("sum", squares, axis, keepdims), written([left if left > 0 else 0], (), centre.dtype))
 
 
@@ -213,7 +214,7 @@ def where(condition: Tensor, x1: Tensor | Scalar, x2: Tensor | Scalar, /) -> Ten
     """x1 where condition is true and x2 elsewhere, in their common type."""
     if not isinstance(x1, Tensor) and not isinstance(x2, Tensor):
         x1 = operand(x1)
-        if isinstance(x2, float) and x1.dtype != float32:
+        if isinstance(number(x2), float) and x1.dtype != float32:
             x1 = astype(x1, float32)
     return operate("where", condition, *pair(x1, x2))
 

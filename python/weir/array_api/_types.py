@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from .._dtypes import DType, limits, promote
+from .._dtypes import DType, limits, named, promote
 from .._operate import copy_of, operate, type_of_scalar
 from .._tensor import Tensor
 
@@ -54,9 +54,9 @@ def _type_of(x: Tensor | DType) -> DType:
     return x.dtype if isinstance(x, Tensor) else _known(x)
 
 
-def _known(dtype: DType | str) -> DType:
-    """A type that supports arithmetic."""
-    known = DType(dtype)
+def _known(dtype: Any) -> DType:
+    """A type that supports arithmetic: by weir's name or the standard's, or a type of NumPy."""
+    known = named(dtype)
     if known.kind == "other":
         raise TypeError(f"{dtype!r} is no element type that has arithmetic")
     return known
