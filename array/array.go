@@ -33,9 +33,13 @@ type Array struct {
 
 	owner  atomic.Pointer[Scope]
 	closed atomic.Bool
-	end    site // where it was closed
-	prev   *Array
-	next   *Array
+	end    site  // where it was closed
+	why    error // of the result of an operation that failed on a capped scope
+
+	ordinal uint64        // the number of the array among those that came to belong to its owner
+	read    atomic.Uint64 // the owner's number of arrays when the array was last read; 0: never
+	prev    *Array
+	next    *Array
 
 	lock    sync.Mutex
 	loans   []*Loan
@@ -205,21 +209,38 @@ func (a *Array) gone() *weir.Error {
 // dead reports whether an array cannot be an operand in a scope, and gives the scope the error: the array is nil,
 // closed, of another trace, or the result of a failed operation.
 func (a *Array) dead(s *Scope, op string) bool {
+	err := a.unfit(s.trace)
+	if err != nil {
+		s.failAt(op, err)
+	}
+	return err != nil
+}
+
+// unfit returns the error that an array cannot be an operand in a trace; t is nil outside of one.
+func (a *Array) unfit(t *trace) error {
 	switch {
 	case a == nil:
-		s.failAt(op, diag.Inputf("an array is nil"))
+		return diag.Inputf("an array is nil")
 	case a.closed.Load():
-		s.failAt(op, a.gone())
-	case a.of != nil && a.of != s.trace:
-		s.failAt(op, diag.Inputf("%v belongs to another trace", a).
-			WithFix("give it to the function, or return it from there"))
+		return a.gone()
+	case a.of != nil && a.of != t:
+		return diag.Inputf("%v belongs to another trace", a).WithFix("give it to the function, or return it from there")
 	case a.tensor == nil && a.value == nil && !a.weak:
 		_, err := a.elements()
-		s.failAt(op, err)
-	default:
-		return false
+		return err
 	}
-	return true
+	a.touch()
+	return nil
+}
+
+// touch records that the array is read. The counter of a capped scope, whose arrays many goroutines read, stands still,
+// so that they do not write.
+func (a *Array) touch() {
+	if s := a.owner.Load(); s != nil {
+		if n := s.made.Load(); a.read.Load() != n {
+			a.read.Store(n)
+		}
+	}
 }
 
 // Copy returns the elements in Go's own memory. T must be the element type's.
@@ -261,7 +282,10 @@ func (a *Array) elements() (*weir.Tensor, error) {
 	case a.closed.Load():
 		return nil, a.gone().AtFile(here().line())
 	case a.tensor != nil:
+		a.touch()
 		return a.tensor, nil
+	case a.why != nil:
+		return nil, a.why
 	case a.weak:
 		return nil, diag.Inputf("a number takes its type from what it is combined with, and has no elements").
 			AtFile(here().line())

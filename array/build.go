@@ -19,7 +19,7 @@ type setBuilder func(b *ir.Builder, v []*ir.Value, sizes []sym.Expr, numbers []n
 
 // ready reports whether the operands can be used; otherwise the scope has an error.
 func (s *Scope) ready(name string, in []*Array) bool {
-	if s.failed() {
+	if s.stopped() {
 		return false
 	}
 	for _, a := range in {

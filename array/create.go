@@ -15,7 +15,7 @@ import (
 
 // From makes an array with a copy of data, of the given shape; without a shape it has one axis.
 func From[T weir.Element](s *Scope, data []T, shape ...int) *Array {
-	if s.failed() {
+	if s.stopped() {
 		return s.none(1)[0]
 	}
 	if shape == nil {
@@ -69,7 +69,7 @@ func (s *Scope) Number(x float64) *Array {
 // until then.
 func Of(s *Scope, t *weir.Tensor) *Array {
 	switch {
-	case s.failed():
+	case s.stopped():
 		return s.none(1)[0]
 	case t == nil || t.Bytes() == nil && t.Len() > 0:
 		s.failAt("of", diag.New(weir.ErrClosed, "the tensor is nil, closed, or was given away"))
@@ -91,7 +91,7 @@ func (s *Scope) Ones(dt weir.DType, shape ...int) *Array { return s.Full(1, dt, 
 
 // Full makes an array whose elements are all x, rounded to the type.
 func (s *Scope) Full(x float64, dt weir.DType, shape ...int) *Array {
-	if s.failed() {
+	if s.stopped() {
 		return s.none(1)[0]
 	}
 	exprs, err := s.extents(shape)

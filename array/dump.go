@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-
-	"github.com/weirml/weir"
 )
 
 // registry is the set of open scopes without a parent.
@@ -72,6 +70,9 @@ type Group struct {
 	Count int
 	Bytes int64
 	Loans int // the number of loans of these arrays to other scopes
+	// Idle is the number of the arrays that were read, but not any more since the newest of the group was made. In a
+	// loop that makes an array from the one before, all but the newest are idle.
+	Idle int
 }
 
 // Stats describes the scope and the scopes inside it.
@@ -81,17 +82,7 @@ func (s *Scope) Stats() Stats {
 	out := Stats{Name: s.name, Line: s.opened.line(), Bytes: s.bytes, Refused: s.refused}
 	children := slices.Clone(s.children)
 	s.mu.Unlock()
-	groups := map[Group]*Group{}
-	for _, a := range owned {
-		g := Group{Type: a.String(), Line: a.made.line()}
-		if groups[g] == nil {
-			groups[g] = &Group{Type: g.Type, Line: g.Line}
-		}
-		groups[g].add(a)
-	}
-	for _, g := range groups {
-		out.Arrays = append(out.Arrays, *g)
-	}
+	out.Arrays = grouped(owned)
 	slices.SortFunc(out.Arrays, func(a, b Group) int {
 		return cmp.Or(-cmp.Compare(a.Bytes, b.Bytes), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Type, b.Type))
 	})
@@ -104,13 +95,49 @@ func (s *Scope) Stats() Stats {
 	return out
 }
 
-// add counts an array.
-func (g *Group) add(a *Array) {
+// grouped returns the groups of arrays of one scope, newest first.
+func grouped(arrays []*Array) (out []Group) {
+	type key struct {
+		made   site
+		typeOf string
+	}
+	groups := map[key]int{} // the index in out
+	newest := map[key]uint64{}
+	for _, a := range arrays {
+		k := key{a.made, a.String()}
+		i, known := groups[k]
+		if !known {
+			i = len(out)
+			groups[k], newest[k] = i, a.ordinal
+			out = append(out, Group{Type: k.typeOf, Line: a.made.line()})
+		}
+		out[i].add(a, newest[k])
+	}
+	return out
+}
+
+// add counts an array; newest is the ordinal of the newest one of the group.
+func (g *Group) add(a *Array, newest uint64) {
 	a.lock.Lock()
 	defer a.lock.Unlock()
 	g.Count++
 	g.Bytes += a.bytes
 	g.Loans += len(a.loans)
+	if read := a.read.Load(); read > 0 && read < newest {
+		g.Idle++
+	}
+}
+
+// String returns the group as a line of a dump.
+func (g Group) String() string {
+	text := fmt.Sprintf("%d × %s: %d bytes, made at %s", g.Count, g.Type, g.Bytes, g.Line)
+	if g.Loans > 0 {
+		text += fmt.Sprintf(", lent %d times", g.Loans)
+	}
+	if g.Idle > 0 {
+		text += fmt.Sprintf(", %d of them not read any more", g.Idle)
+	}
+	return text
 }
 
 // Count returns the number of arrays that the scope owns, without the scopes inside it.
@@ -144,11 +171,7 @@ func (s Stats) write(w io.Writer, depth int) error {
 	text := fmt.Sprintf("%s%s: %d bytes, %d arrays, %d loans, opened at %s\n", indent, s.Name, s.Bytes, count,
 		len(s.Loans), s.Line)
 	for _, g := range s.Arrays {
-		text += fmt.Sprintf("%s  %d × %s: %d bytes, made at %s", indent, g.Count, g.Type, g.Bytes, g.Line)
-		if g.Loans > 0 {
-			text += fmt.Sprintf(", lent %d times", g.Loans)
-		}
-		text += "\n"
+		text += fmt.Sprintf("%s  %v\n", indent, g)
 	}
 	for _, l := range s.Loans {
 		text += fmt.Sprintf("%s  on loan: %s\n", indent, l)
@@ -165,34 +188,4 @@ func (s Stats) write(w io.Writer, depth int) error {
 		}
 	}
 	return nil
-}
-
-// TB is the subset of *testing.T and *testing.B that AssertNoLeaks uses.
-type TB interface {
-	Helper()
-	Cleanup(f func())
-	Errorf(format string, args ...any)
-}
-
-// AssertNoLeaks makes the test fail if a scope opened after the call is still open when the test ends, or if the
-// process then holds more memory in tensors. The error lists each scope with its arrays and lines. Tests that run in
-// parallel are counted too.
-func AssertNoLeaks(t TB) {
-	t.Helper()
-	before := map[*Scope]bool{}
-	everyScope(func(s *Scope) { before[s] = true })
-	bytes := weir.Usage().Tensors
-	t.Cleanup(func() {
-		t.Helper()
-		everyScope(func(s *Scope) {
-			if !before[s] && (s.parent == nil || before[s.parent]) { // the dump includes inner scopes
-				var text strings.Builder
-				_ = s.Dump(&text)
-				t.Errorf("a scope is open: %s", text.String())
-			}
-		})
-		if now := weir.Usage().Tensors; now > bytes {
-			t.Errorf("tensors take %d bytes, %d more than when the test began", now, now-bytes)
-		}
-	})
 }

@@ -42,7 +42,7 @@ func (s *Scope) many(o operation, results int, in ...*Array) []*Array {
 // apply runs an operation, or adds it to the trace. A nil operand is absent. After an error the results are arrays
 // without elements.
 func (s *Scope) apply(o *operation, results int, in []*Array) []*Array {
-	if s.failed() {
+	if s.stopped() {
 		return s.none(results)
 	}
 	for _, a := range in {
@@ -94,9 +94,14 @@ func (s *Scope) run(o *operation, in []*Array) (out []*Array, err error) {
 
 // none returns results without elements, for an operation that failed.
 func (s *Scope) none(results int) []*Array {
+	var why error
+	if s.mu.Lock(); s.capped {
+		why = s.latest
+	}
+	s.mu.Unlock()
 	out := make([]*Array, results)
 	for i := range out {
-		out[i] = &Array{}
+		out[i] = &Array{why: why}
 		out[i].owner.Store(s)
 	}
 	return out
@@ -133,7 +138,7 @@ func (s *Scope) eager(o *operation, in []*Array) ([]*Array, error) {
 // of how to build the operation. Numbers among the operands are written into the call's memory.
 func (s *Scope) again(name string, ints []int, in ...*Array) *Array {
 	var run rerun
-	if s.trace != nil || s.failed() || !run.read(in) {
+	if s.trace != nil || s.stopped() || !run.read(in) {
 		return nil
 	}
 	var buffer [256]byte
@@ -183,6 +188,7 @@ func (r *rerun) read(in []*Array) bool {
 			}
 			like = dt
 		}
+		a.touch()
 		r.tensors[i], r.types[i] = a.tensor, a.dtype
 	}
 	if like == weir.Bool {
@@ -218,6 +224,10 @@ func (s *Scope) launch(p *compiled, in []*weir.Tensor, numbers []float64) ([]*Ar
 // launchAt runs a program whose output sizes are known, on behalf of a user's line, and sets out to the results. An
 // input that is nil is a number.
 func (s *Scope) launchAt(at site, p *compiled, in []*weir.Tensor, numbers []float64, out []*Array) error {
+	if err := s.enter(at); err != nil {
+		return err
+	}
+	defer s.leave()
 	c, err := p.take(in)
 	if err != nil {
 		return err
@@ -274,7 +284,12 @@ func launchDataDependent(p *compiled, owner func(i int) *Scope, arg func(i int) 
 
 // empty returns a new array of the scope: zeros, or elements that the caller must write.
 func (s *Scope) empty(dt weir.DType, shape []int, zeroed bool) (*Array, error) {
-	return s.emptyAt(here(), dt, shape, zeroed)
+	at := here()
+	if err := s.enter(at); err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	return s.emptyAt(at, dt, shape, zeroed)
 }
 
 // emptyAt is empty on behalf of a user's line.

@@ -30,7 +30,7 @@ func ValueAndGrad(f Func) Func {
 // traced runs a function that must be traced: in a trace it calls the function, otherwise it compiles it for these
 // arrays.
 func (s *Scope) traced(f Func, in []*Array) []*Array {
-	if s.failed() {
+	if s.stopped() {
 		return s.none(max(1, len(in)+1))
 	}
 	if s.trace != nil {
@@ -162,7 +162,7 @@ func (t *trace) pullback(s *Scope, out, seeds, in []*Array, begins []*ir.Value) 
 // their seeds. Seeds of results that are not floats are not read.
 func VJP(f Func, n int) Func {
 	return func(s *Scope, in ...*Array) []*Array {
-		if s.failed() || s.few("VJP", in, n) {
+		if s.stopped() || s.few("VJP", in, n) {
 			return s.none(n)
 		}
 		return s.traced(func(s *Scope, in ...*Array) []*Array {
@@ -183,7 +183,7 @@ func VJP(f Func, n int) Func {
 // for calculating Jacobian vector products, 2017).
 func JVP(f Func, n int) Func {
 	return func(s *Scope, in ...*Array) []*Array {
-		if s.failed() || s.few("JVP", in, 2*n) {
+		if s.stopped() || s.few("JVP", in, 2*n) {
 			return s.none(1)
 		}
 		return s.traced(func(s *Scope, in ...*Array) []*Array {

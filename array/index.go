@@ -332,8 +332,8 @@ func (s *Scope) putEager(x, value *Array, list []item, add bool) error {
 	if own != value {
 		defer own.Close()
 	}
-	if s.failed() {
-		return s.Err()
+	if _, err := own.elements(); err != nil {
+		return err
 	}
 	source := broadcastStrides(given, t.shape)
 	if n := x.dtype.Size(); !add && slices.Contains([]int{1, 2, 4, 8, 16}, n) {

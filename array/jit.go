@@ -136,7 +136,7 @@ func (c *Compiled) Close() error {
 // Call runs the function; its results belong to the scope. States are updated in place. In a scope that traces, Call
 // adds the function to the trace.
 func (c *Compiled) Call(s *Scope, in ...*Array) []*Array {
-	if s.failed() {
+	if s.stopped() {
 		return s.none(c.results())
 	}
 	if s.trace != nil {

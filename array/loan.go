@@ -21,33 +21,55 @@ type Loan struct {
 }
 
 // Lend lends an array to another scope. s must own the array or have it on loan; in the second case the new loan must
-// end first. The same array cannot be lent to a scope twice.
+// end first. The same array cannot be lent to a scope twice. An earlier error of s does not matter.
 //
-// If the array cannot be lent, Lend returns nil and s has an error.
+// If the array cannot be lent, Lend returns nil and the borrower has an error; s has it if the borrower is nil, closed
+// or capped.
 func (s *Scope) Lend(a *Array, to *Scope) *Loan {
-	if s.failed() || a.dead(s, "lend") || s.nowhere("lend", a, to) {
-		return nil
-	}
-	l, err := a.lend(s, to)
+	l, err := s.tryLend(a, to)
 	if err == nil {
-		if err = to.borrow(l); err != nil {
-			l.Close()
-			err = s.unfit(a, err)
-		}
+		return l
 	}
-	if err != nil {
+	if to.accepts() {
+		to.failAt("lend", err)
+	} else {
 		s.failAt("lend", err)
-		return nil
 	}
-	return l
+	return nil
 }
 
-// nowhere reports whether the target scope is nil, and gives s the error.
-func (s *Scope) nowhere(op string, a *Array, to *Scope) bool {
-	if to == nil {
-		s.failAt(op, diag.Inputf("%v cannot go to a scope that is nil", a).WithFix("open the scope first"))
+// tryLend is Lend with the error.
+func (s *Scope) tryLend(a *Array, to *Scope) (*Loan, error) {
+	if err := a.unfit(s.trace); err != nil {
+		return nil, err
 	}
-	return to == nil
+	if to == nil {
+		return nil, nowhere(a)
+	}
+	l, err := a.lend(s, to)
+	if err != nil {
+		return nil, err
+	}
+	if err = to.borrow(l); err != nil {
+		l.Close()
+		return nil, s.unfit(a, err)
+	}
+	return l, nil
+}
+
+// accepts reports whether the scope is open and not capped.
+func (s *Scope) accepts() bool {
+	if s == nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.shut && !s.capped
+}
+
+// nowhere returns the error that an array is given to a scope that is nil.
+func nowhere(a *Array) error {
+	return diag.Inputf("%v cannot go to a scope that is nil", a).WithFix("open the scope first")
 }
 
 // lend records a loan with the array.
@@ -240,7 +262,7 @@ func (l *Loan) unwind() {
 func (s *Scope) Return(arrays ...*Array) *Array {
 	for _, a := range arrays {
 		switch {
-		case s.failed() || a.dead(s, "return"):
+		case s.stopped() || a.dead(s, "return"):
 		case s.parent == nil:
 			s.failAt("return", diag.Inputf("%v has no scope around it", s).WithFix("Transfer the array to a scope, or Copy it"))
 		case a.owner.Load() != s && s.inside(a.owner.Load()):
@@ -256,7 +278,11 @@ func (s *Scope) Return(arrays ...*Array) *Array {
 
 // Transfer moves an array that the scope owns to another scope. An array that is lent is an error.
 func (s *Scope) Transfer(a *Array, to *Scope) {
-	if !s.failed() && !a.dead(s, "transfer") && !s.nowhere("transfer", a, to) {
+	switch {
+	case s.stopped() || a.dead(s, "transfer"):
+	case to == nil:
+		s.failAt("transfer", nowhere(a))
+	default:
 		s.move("transfer", a, to)
 	}
 }

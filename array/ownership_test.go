@@ -332,6 +332,71 @@ func TestCap(t *testing.T) {
 	wants(t, s.Close(), weir.ErrInput, "capped")
 }
 
+// TestFaultsApart: an operation on a capped scope is an error of its own result. It does not stop loans, nor a later
+// operation that needs no array, and its scope still returns the first error. What cannot be lent is an error of the
+// borrower.
+func TestFaultsApart(t *testing.T) {
+	array.AssertNoLeaks(t)
+	model := array.NewScope("model")
+	w := model.Ones(weir.F32, 2)
+	model.Cap()
+	faulty := map[string]func() *array.Array{
+		"compiled": func() *array.Array { return model.Add(w, w) },
+		"moved":    func() *array.Array { return model.Flip(w) },
+		"cut":      func() *array.Array { return model.Split(w, 0, 1, 1)[1] },
+		"made":     func() *array.Array { return array.From(model, []float32{1}) },
+		"shape":    func() *array.Array { return model.Reshape(w, 3) },
+		"random":   func() *array.Array { return model.Normal(array.Key(1), weir.F32, 0, 1, 2) },
+		"triangle": func() *array.Array { return model.Tril(model.Reshape(w, 1, 2), 0) },
+		"indexed":  func() *array.Array { return model.Take(w, array.From(model, []int64{0}), 0) },
+	}
+	for name, operation := range faulty {
+		for range 2 {
+			request := array.NewScope("request")
+			y := operation()
+			_, err := array.Copy[float32](y)
+			wants(t, err, weir.ErrInput, "ownership_test.go")
+			request.Relu(y)
+			wants(t, request.Err(), weir.ErrInput, "ownership_test.go")
+			request.Close()
+			request = array.NewScope("request")
+			if l := model.Lend(w, request); l == nil || request.Err() != nil {
+				t.Fatalf("%s: lent %v, %v", name, l, request.Err())
+			}
+			v, err := array.Copy[float32](request.Add(w, w))
+			if err != nil || v[0] != 2 {
+				t.Errorf("%s: %v, %v", name, v, err)
+			}
+			fine(t, request.Close())
+			request = array.NewScope("request")
+			if model.Lend(y, request) != nil {
+				t.Errorf("%s: an array without elements is lent", name)
+			}
+			wants(t, request.Close(), weir.ErrInput, "ownership_test.go")
+		}
+	}
+	values := array.NewScope("values")
+	defer values.Close()
+	model.Assign(w, values.Full(5, weir.F32, 2))
+	if v, err := array.Copy[float32](w); err != nil || v[0] != 5 {
+		t.Errorf("in place: %v, %v", v, err)
+	}
+	request, stranger := array.NewScope("request"), array.NewScope("stranger")
+	model.Lend(w, request)
+	model.Lend(w, request)
+	wants(t, request.Err(), weir.ErrInput, "lent to", "already")
+	stranger.Lend(w, request)
+	model.Lend(nil, stranger)
+	wants(t, stranger.Close(), weir.ErrInput, "nil")
+	if err := request.Close(); err == nil {
+		t.Error("no error")
+	}
+	wants(t, model.Close(), weir.ErrInput, "ownership_test.go") // the first of them
+	if w.Tensor() != nil {
+		t.Error("it lives on")
+	}
+}
+
 // TestLimit: a scope with a limit refuses arrays beyond it, including those of scopes inside.
 func TestLimit(t *testing.T) {
 	array.AssertNoLeaks(t)

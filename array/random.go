@@ -56,7 +56,7 @@ func (s *Scope) Key(k Key) *Array { return From(s, []uint64{uint64(k), 0}, 2) }
 
 // draw is planSet with a key as the first operand.
 func (s *Scope) draw(name string, k Random, in []*Array, prepare func() (operation, setBuilder, error)) *Array {
-	if s.failed() {
+	if s.stopped() {
 		return s.none(1)[0]
 	}
 	if k == nil {
@@ -121,7 +121,7 @@ func (s *Scope) Uniform(k Random, dt weir.DType, low, high float64, shape ...int
 
 // Normal draws numbers of a float type from the normal distribution with a mean and a standard deviation.
 func (s *Scope) Normal(k Random, dt weir.DType, mean, deviation float64, shape ...int) *Array {
-	if s.failed() {
+	if s.stopped() {
 		return s.none(1)[0]
 	}
 	wide := drawType(dt)
@@ -258,7 +258,7 @@ func (s *Scope) Categorical(k Random, logits *Array) *Array {
 
 // Dropout sets elements of x, floats, to 0 with probability rate, and divides the others by 1 − rate.
 func (s *Scope) Dropout(k Random, x *Array, rate float64) *Array {
-	if s.failed() {
+	if s.stopped() {
 		return s.none(1)[0]
 	}
 	keep := 1.0
@@ -282,8 +282,8 @@ func (s *Scope) Dropout(k Random, x *Array, rate float64) *Array {
 
 // SplitKey returns n keys, arrays of u64[2], derived from a key. For a key made by Scope.Key they equal Key.Split's.
 func (s *Scope) SplitKey(k Random, n int) []*Array {
-	if s.failed() || k == nil || n < 1 || n > mostKeys {
-		if !s.failed() {
+	if s.stopped() || k == nil || n < 1 || n > mostKeys {
+		if !s.stopped() {
 			s.failAt("split_key", diag.Inputf("%d keys of %v: 1 to %d can be made at once", n, k, mostKeys))
 		}
 		return s.none(min(max(n, 0), mostKeys))

@@ -14,7 +14,7 @@ import (
 
 // filled returns an array of a known shape whose element i is f(i), rounded to the type.
 func (s *Scope) filled(name string, dt weir.DType, shape []int, f func(i int) float64) *Array {
-	if s.failed() {
+	if s.stopped() {
 		return s.none(1)[0]
 	}
 	sizes := make([]int64, len(shape))
@@ -72,7 +72,7 @@ func (s *Scope) fillable(dt weir.DType, sizes []int64, shape []int) (t *tensor.T
 func (s *Scope) Arange(dt weir.DType, start, stop, step float64) *Array {
 	count := math.Ceil((stop - start) / step)
 	if step == 0 || !(math.Abs(count) <= 1<<40) {
-		if !s.failed() {
+		if !s.stopped() {
 			s.failAt("arange", diag.Inputf("from %v on before %v in steps of %v", start, stop, step))
 		}
 		return s.none(1)[0]
@@ -82,7 +82,7 @@ func (s *Scope) Arange(dt weir.DType, start, stop, step float64) *Array {
 
 // Iota returns 0, 1, … n − 1; n may be a named extent.
 func (s *Scope) Iota(dt weir.DType, n int) *Array {
-	if s.failed() {
+	if s.stopped() {
 		return s.none(1)[0]
 	}
 	exprs, err := s.extents([]int{n})

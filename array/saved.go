@@ -38,7 +38,7 @@ type Saved struct {
 // the scope has an error, the results are without elements, and Backward fails.
 func (p *Pair) Forward(s *Scope, in ...*Array) ([]*Array, *Saved) {
 	v := &Saved{name: p.options.Name, made: here()}
-	if s.failed() {
+	if s.stopped() {
 		return s.none(p.count()), v.failed()
 	}
 	out, err := v.forward(p, s, in)
@@ -257,7 +257,7 @@ func (v *Saved) begin() error {
 // refused frees nothing, and can be repeated.
 func (v *Saved) Backward(s *Scope, seeds ...*Array) []*Array {
 	n := max(1, len(v.shapes))
-	if s.failed() {
+	if s.stopped() {
 		return s.none(n)
 	}
 	if err := v.begin(); err != nil {

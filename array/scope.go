@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/internal/diag"
@@ -15,7 +16,11 @@ import (
 // time; other goroutines may read its arrays meanwhile.
 //
 // Operations do not return errors. The scope keeps the first error, with the line that caused it; after it, operations
-// do nothing, and Err and Close return it.
+// do nothing, and Err and Close return it. An error does not stop a scope that is capped, because many requests share
+// it: the operation's result has the error, and later operations and loans work.
+//
+// An operation that begins while another goroutine is inside one of the same scope is an error that names both lines.
+// As with Go's maps, this is found if the two happen to overlap, and not otherwise.
 type Scope struct {
 	name      string
 	component string // see At
@@ -36,9 +41,13 @@ type Scope struct {
 	limit    int64 // of bytes, including the scopes inside; 0: none
 	capped   bool
 	err      error
+	latest   error // if capped: the error of the latest operation that failed
 	shut     bool
 	closed   site   // if shut: the line that closed the scope
 	refused  string // the last error of Close, if loans kept the scope from closing
+
+	made    atomic.Uint64  // the number of arrays that came to belong to the scope
+	running atomic.Uintptr // the line of the operation that runs; 0 if none does
 }
 
 // Option is a setting of NewScope.
@@ -110,6 +119,7 @@ func (s *Scope) Err() error {
 func (s *Scope) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.latest = err
 	if s.err == nil {
 		s.err = err
 	}
@@ -153,6 +163,31 @@ func (s *Scope) failed() bool {
 	return s.err != nil
 }
 
+// stopped reports whether operations do nothing: the scope is closed, or has an error and is not capped. Operations ask
+// this first; whether one of their own steps failed is what failed, or the step's result, says.
+func (s *Scope) stopped() bool {
+	if !s.failed() {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.shut || !s.capped
+}
+
+// enter begins an operation on behalf of a line, which leave ends. It returns an error if another goroutine is inside
+// one. Operations that call others do not enter themselves.
+func (s *Scope) enter(at site) error {
+	if s.running.CompareAndSwap(0, max(at[0], 1)) {
+		return nil
+	}
+	other := site{s.running.Load()}
+	return diag.Inputf("%v is used by another goroutine at the same time, at %s", s, other.line()).
+		WithFix("open a scope for each goroutine, in this one or beside it; all of them may read its arrays")
+}
+
+// leave ends an operation.
+func (s *Scope) leave() { s.running.Store(0) }
+
 // gone returns the error of a use of the closed scope. opened and closed no longer change, so it needs no lock.
 func (s *Scope) gone() *weir.Error {
 	return diag.New(weir.ErrClosed, "%v was closed at %s", s, s.closed.line()).AtFile(here().line())
@@ -189,8 +224,9 @@ func (s *Scope) finish(at site) error {
 	if s.onClose != nil {
 		s.onClose(at)
 	}
+	growths.record(s)
 	errs[0] = s.release(at)
-	s.leave()
+	s.detach()
 	return errors.Join(errs...)
 }
 
@@ -220,8 +256,8 @@ func (s *Scope) release(at site) error {
 	return errors.Join(s.err, failed)
 }
 
-// leave removes the scope from its parent's list, or from the roots.
-func (s *Scope) leave() {
+// detach removes the scope from its parent's list, or from the roots.
+func (s *Scope) detach() {
 	if s.parent == nil {
 		roots.remove(s)
 		return
@@ -253,6 +289,8 @@ func (s *Scope) take(a *Array) error {
 		return diag.Inputf("%v is capped: no array comes to belong to it", s).WithFix("compute in a scope inside of it")
 	}
 	a.owner.Store(s)
+	a.ordinal = s.made.Add(1)
+	a.read.Store(0)
 	a.prev, a.next = nil, s.first
 	if s.first != nil {
 		s.first.prev = a

@@ -192,7 +192,7 @@ func (t *Trainer) gather() error {
 	for _, list := range [][]state{t.states, t.frozen} {
 		for _, s := range list {
 			if p.Scope().Lend(s.array, t.scope) == nil {
-				return p.Scope().Err()
+				return t.scope.Err()
 			}
 		}
 	}
