@@ -30,6 +30,7 @@ type configuration struct {
 	bound    bool // dimensions have one value
 	budget   bool // less memory than it would otherwise take
 	artefact bool // written as an artefact and read
+	within   bool // see trial.within
 }
 
 // configurations are the ways in which models are compiled and compared.
@@ -37,6 +38,7 @@ var configurations = []configuration{
 	{name: "default"}, {name: "exact", exact: true}, {name: "ranges", ranges: true}, {name: "bound", bound: true},
 	{name: "budget", bound: true, budget: true},
 	{name: "artefact", artefact: true}, {name: "avx2", cpu: "avx2"}, {name: "portable", cpu: "portable"},
+	{name: "within", within: true},
 }
 
 // trial is a module, built again for each way to compile it, and its arguments.
@@ -265,6 +267,9 @@ func (x *trial) sizes(m *ir.Module) map[sym.Name]int64 {
 
 // compiled compiles the module in one way, and runs it.
 func (x *trial) compiled(ctx context.Context, how configuration) ([]*tensor.Tensor, error) {
+	if how.within {
+		return x.within(ctx)
+	}
 	m, err := x.build()
 	if err != nil {
 		return nil, err

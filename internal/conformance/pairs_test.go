@@ -434,7 +434,8 @@ func mixed(k, n int) (first, second, round int) {
 // compiled module with the reference. By default it tries each pair of operators once, with an operand, samples,
 // extents and a configuration that are drawn from their names. WEIR_PAIRS=all draws forty times and tries each draw in
 // every configuration, in an order that mixes operators and draws; WEIR_PAIRS=FIRST+COUNT tries COUNT pairs of that
-// order from pair FIRST on. A pair's line tries that pair; any other value tries the pairs whose line contains it.
+// order from pair FIRST on, and "FIRST+COUNT NAME" tries them in one configuration. A pair's line tries that pair; any
+// other value tries the pairs whose line contains it.
 func TestPairs(t *testing.T) {
 	all, which := samplesOf(), os.Getenv("WEIR_PAIRS")
 	type task struct {
@@ -491,11 +492,11 @@ func TestPairs(t *testing.T) {
 			}
 		}
 	}
-	first, count := 0, len(all)*len(all)
+	first, count, alone := 0, len(all)*len(all), ""
 	if which != "" {
 		count *= draws
 	}
-	if n, _ := fmt.Sscanf(which, "%d+%d", &first, &count); n == 2 {
+	if n, _ := fmt.Sscanf(which, "%d+%d %s", &first, &count, &alone); n >= 2 {
 		which = "all"
 	}
 	if only == nil {
@@ -509,7 +510,7 @@ func TestPairs(t *testing.T) {
 				continue
 			}
 			for _, other := range configurations {
-				if which != "" || other == how {
+				if alone == other.name || alone == "" && (which != "" || other == how) {
 					one(p, other)
 				}
 			}

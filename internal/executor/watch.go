@@ -170,8 +170,80 @@ type Measured struct {
 	Accesses []Access
 }
 
+// pass records the operands of loops that made no iteration, in steps that ran, although there is nothing to do: as for
+// a launch without tiles, the call holds their memory. Of a branch that was not taken nothing is recorded.
+func (w *Watch) pass(c *Call, steps []program.Step) {
+	for _, step := range steps {
+		l, loops := step.(*program.Loop)
+		if loops && w.bodies[l]&1 == 0 {
+			w.step = l
+			program.Operands(l, func(t int) { w.touch(c, t) })
+			w.bodies[l] |= 3
+			w.passed(c, l.Body)
+			continue
+		}
+		for i, body := range program.Bodies(step) {
+			if w.bodies[step]&(1<<i) != 0 {
+				w.pass(c, body)
+			}
+		}
+	}
+}
+
+// passed records the operands and the scratch of steps that did not run, as if each ran once with the dimensions that
+// it decides at their limits.
+func (w *Watch) passed(c *Call, steps []program.Step) {
+	for _, step := range steps {
+		w.step = step
+		switch s := step.(type) {
+		case *program.Launch:
+			one := func(l *program.Launch) bool { return l == s }
+			if need, err := c.x.scratchOf(c.values, false, one); err == nil {
+				w.scratch = max(w.scratch, need)
+			}
+		case *program.Bind:
+			w.limit(c, s.Dim)
+		case *program.Loop:
+			if s.Count >= 0 {
+				w.limit(c, s.Count)
+			}
+		}
+		program.Operands(step, func(t int) {
+			t = c.x.program.Root(t)
+			at := &c.x.program.Tensors[t]
+			switch {
+			case c.x.isRemote(t):
+				w.touchRemote(c, t)
+			case c.away(t), at.Class == program.Carved && c.x.program.Storages[at.Of].Late: // nothing is held
+			default:
+				w.touch(c, t)
+			}
+		})
+		for _, body := range program.Bodies(step) {
+			w.bodies[step] = 3
+			w.passed(c, body)
+		}
+	}
+}
+
+// limit decides a dimension at its limit; one without a limit stays 0.
+func (w *Watch) limit(c *Call, dim int) {
+	d := &c.x.program.Dims[dim]
+	if d.Late() {
+		c.values[dim] = 0
+		return
+	}
+	if most, err := c.x.layout.limits[dim].Eval(c.values); err == nil {
+		c.values[dim] = max(d.Range.Min, min(most, d.Range.Max))
+		w.decided[dim], w.has[dim] = max(w.decided[dim], c.values[dim]), true
+	}
+}
+
 // Measured returns the memory used by the watched runs; pattern is the byte that storage was filled with.
 func (c *Call) Measured(pattern byte) Measured {
+	values := slices.Clone(c.values)
+	c.watch.pass(c, c.x.program.Steps)
+	copy(c.values, values)
 	m := Measured{ScratchWritten: c.watch.written, Beyond: c.watch.beyond,
 		Scratch: c.watch.scratch * int64(c.watch.workers), Decided: c.watch.decided, Bodies: c.watch.bodies,
 		Accesses: c.watch.list}

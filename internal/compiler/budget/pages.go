@@ -35,6 +35,10 @@ func (s *squeezer) pages(body []loop.Step, margin int64) []loop.Step {
 	for i := 0; i < len(options) && peak > s.target()-margin; {
 		o := options[i]
 		c := s.pageOf(body, o.w)
+		if c == nil {
+			options = slices.Delete(options, i, i+1)
+			continue
+		}
 		buffers := s.m.Buffers
 		s.m.Buffers = append(slices.Clone(buffers), c.made...)
 		grown := s.live(c.body)
@@ -53,7 +57,7 @@ func (s *squeezer) pages(body []loop.Step, margin int64) []loop.Step {
 	return body
 }
 
-// pageOf returns the change that pages a weight; nil if a step copies the weight.
+// pageOf returns the change that pages a weight; nil if a step copies the weight itself.
 func (s *squeezer) pageOf(body []loop.Step, w *loop.Buffer) *change {
 	c := &change{saving: Saving{Kind: PageIn, Tensor: live.TensorName(w), Bytes: int64(len(w.Data.Bytes()))}}
 	if c.body = s.paged(c, body, w, 1); c.body == nil {
@@ -64,14 +68,15 @@ func (s *squeezer) pageOf(body []loop.Step, w *loop.Buffer) *change {
 
 // paged returns the steps with a weight read into memory before each step that uses it: only the selected rows if a
 // kernel gathers rows; one piece at a time if the weight is larger than a page and the kernel can be cut along it; else
-// all of it. times is the number of times the steps run. It returns nil if a step copies the weight.
+// all of it. A weight whose elements choose the rows that a copy reads is read before the copy. times is the number of
+// times the steps run. It returns nil if a step copies the weight itself.
 func (s *squeezer) paged(c *change, body []loop.Step, w *loop.Buffer, times int64) (out []loop.Step) {
 	for _, step := range body {
 		if !live.Mentions(step, w) {
 			out = append(out, step)
 			continue
 		}
-		if _, copies := step.(*loop.Copy); copies {
+		if moves, is := step.(*loop.Copy); is && (moves.From.Root() == w || moves.To.Root() == w) {
 			return nil
 		}
 		if c.saving.At == "" {

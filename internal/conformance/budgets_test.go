@@ -1,0 +1,143 @@
+package conformance
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// gathering is a module that adds rows of a table to its argument. The indices of the rows are a slice of a
+// weight whose end a dimension gives, or elements of a weight that an argument chooses.
+func gathering(how string) *trial {
+	const rows, width, most = 64, 16, 200
+	weight := func(dt dtype.DType, shape ...int64) *tensor.Tensor {
+		t := tensor.Must(tensor.New(dt, shape...))
+		for i := range t.Len() {
+			t.SetInt(i, i*7%rows)
+		}
+		return t
+	}
+	build := func() (m *ir.Module, err error) {
+		defer ir.Catch(&err)
+		body := &ir.Block{}
+		m = &ir.Module{Name: "gathering", Dims: sym.NewDims(), Main: &ir.Func{Name: "main", Body: body}}
+		m.Funcs = []*ir.Func{m.Main}
+		b := ir.NewBuilder(ir.NewInference(m), body)
+		m.Dims.Set(sym.User("n"), sym.Range{Min: 0, Max: most})
+		n := sym.Dim("n")
+		x := b.Param("x", ir.Type{DType: dtype.F32, Shape: []sym.Expr{n, sym.Const(width)}})
+		table := b.Constant("table", weight(dtype.F32, rows, width))
+		ids := b.Constant("ids", weight(dtype.I64, most))
+		if how == "chosen" {
+			chosen := b.Param("chosen", ir.Type{DType: dtype.I64, Shape: []sym.Expr{n}})
+			ids = b.Node("gather", ir.Attrs{}, ids, chosen).Outputs[0]
+		} else {
+			ids = ops.Slice(b, ids, []sym.Expr{sym.Const(0)}, []sym.Expr{n}, []int64{1})
+		}
+		y := b.Node("add", nil, x, b.Node("gather", ir.Attrs{}, table, ids).Outputs[0])
+		body.Results = y.Outputs
+		return m, ir.Verify(m)
+	}
+	args := []*tensor.Tensor{weight(dtype.F32, 40, width)}
+	if how == "chosen" {
+		args = append(args, weight(dtype.I64, 40))
+	}
+	return &trial{build: build, args: args}
+}
+
+// TestGatheredByWeights: tables whose rows weights choose fit every budget from nothing up, or the error names one that
+// works.
+func TestGatheredByWeights(t *testing.T) {
+	for _, how := range []string{"slice", "chosen"} {
+		x := gathering(how)
+		if v, err := x.compare(t.Context(), configuration{within: true}); err != nil || v != equal {
+			t.Errorf("%s: verdict %d, %v", how, v, err)
+		}
+		paged := false
+		for share := int64(1); share <= 9; share++ {
+			if err := x.at(t, share, func(p *weir.Program) {
+				for _, s := range p.Savings() {
+					paged = paged || s.Kind == "page"
+				}
+			}); err != nil {
+				t.Errorf("%s, %d tenths: %v", how, share, err)
+			}
+		}
+		if !paged {
+			t.Errorf("%s: no weight is paged", how)
+		}
+	}
+}
+
+// at compiles the module within so many tenths of its peak, or within the budget that the refusal names, and compares
+// the program's measured memory with the predicted bytes and the budget.
+func (x *trial) at(t *testing.T, tenths int64, also func(p *weir.Program)) error {
+	model, o, err := x.loaded()
+	if err != nil {
+		return err
+	}
+	defer model.Close()
+	free, err := weir.Compile(t.Context(), model, o)
+	if err != nil {
+		return err
+	}
+	peak, err := free.Memory().Formula(1).Max()
+	if err := errors.Join(err, free.Close()); err != nil {
+		return err
+	}
+	o.Budget = max(1, peak*tenths/10)
+	p, err := kept(t.Context(), model, &o)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	also(p)
+	_, err = x.measured(t.Context(), p, o.Budget, false)
+	if err != nil {
+		return fmt.Errorf("a budget of %d: %w", o.Budget, err)
+	}
+	return nil
+}
+
+// TestNothingInPieces: a program in pieces that gets no rows measures the bytes that its formulas give for 0.
+func TestNothingInPieces(t *testing.T) {
+	const width, wide = 16, 512
+	for _, rows := range []int64{0, 1, 33} {
+		x := &trial{args: []*tensor.Tensor{tensor.Must(tensor.New(dtype.F32, rows, 4, width))}, build: func() (m *ir.Module,
+			err error) {
+			defer ir.Catch(&err)
+			body := &ir.Block{}
+			m = &ir.Module{Name: "pieces", Dims: sym.NewDims(), Main: &ir.Func{Name: "main", Body: body}}
+			m.Funcs = []*ir.Func{m.Main}
+			m.Dims.Set(sym.User("n"), sym.Range{Min: 0, Max: 100})
+			b := ir.NewBuilder(ir.NewInference(m), body)
+			v := b.Param("x", ir.Type{DType: dtype.F32, Shape: []sym.Expr{sym.Dim("n"), sym.Const(4), sym.Const(width)}})
+			for i, shape := range [][]int64{{width, wide}, {wide, wide}, {wide, width}} {
+				w := b.Constant(fmt.Sprintf("w%d", i), tensor.Must(tensor.New(dtype.F32, shape...)))
+				v = b.Node("relu", nil, b.Node("matmul", nil, v, w).Outputs[0]).Outputs[0]
+			}
+			body.Results = []*ir.Value{v}
+			return m, ir.Verify(m)
+		}}
+		pieces := false
+		for _, tenths := range []int64{1, 3, 8, 9} {
+			if err := x.at(t, tenths, func(p *weir.Program) {
+				for _, s := range p.Savings() {
+					pieces = pieces || s.Kind == "batch" || s.Kind == "chunk"
+				}
+			}); err != nil {
+				t.Errorf("%d rows, %d tenths: %v", rows, tenths, err)
+			}
+		}
+		if !pieces {
+			t.Errorf("%d rows: nothing is computed in pieces", rows)
+		}
+	}
+}
