@@ -22,7 +22,7 @@ TARGETS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windo
 # The packages whose tests run under wasm, and under the race detector.
 WASM_PACKAGES := ./internal/dtype/... ./internal/sym/... ./internal/mem/... ./internal/tensor/... ./examples/digits/...
 RACE_PACKAGES := ./internal/mem/... ./internal/device/... ./internal/executor/... ./batch
-# The tests of the root that have several goroutines.
+# The tests of the root, and of the ownership of tensors, that have several goroutines.
 RACE_TESTS := Close|OneMemory|Panic|EveryMethod|HandOver|Lending|DetachRefused|StateTwice
 # The tests of array, nn and train that have several goroutines.
 RACE_ARRAYS := Goroutines|ManyShapes|SeveralGradients|Predictions|ConcurrentApply|Shared(Scope|Trace)|CloseWaits|Variants|HandedOver|ConcurrentSteps|DroppedLast|Cancelled|ClosedWhileRunning|Break$$
@@ -138,7 +138,7 @@ test-race: ## the rooms with goroutines under the race detector
 	@if command -v gcc >/dev/null; then \
 		echo "== go test -race"; \
 		CGO_ENABLED=1 $(GO) test -race $(RACE_PACKAGES); \
-		CGO_ENABLED=1 $(GO) test -race -short -run '$(RACE_TESTS)' .; \
+		CGO_ENABLED=1 $(GO) test -race -short -run '$(RACE_TESTS)' . ./internal/conformance/ownership; \
 		CGO_ENABLED=1 $(GO) test -race -short -run '$(RACE_ARRAYS)' ./array ./nn ./train; \
 	else \
 		echo "== go test -race: left out, there is no gcc"; \

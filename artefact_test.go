@@ -17,26 +17,8 @@ import (
 	"time"
 
 	"github.com/weirml/weir"
-	"github.com/weirml/weir/internal/importer/onnx/wire"
+	"github.com/weirml/weir/internal/weirtest"
 )
-
-// artefactOf compiles a model and returns the program and its artefact.
-func artefactOf(t testing.TB, m *weir.Model) (*weir.Program, []byte) {
-	t.Helper()
-	p, err := weir.Compile(context.Background(), m, weir.Options{Threads: 2})
-	if err != nil {
-		t.Skipf("the model does not compile, which other tests are about: %v", err)
-	}
-	var b bytes.Buffer
-	n, err := p.WriteTo(&b)
-	if errors.Is(err, weir.ErrUnsupported) {
-		t.Skipf("refused by name: %v", err)
-	}
-	if err != nil || n != int64(b.Len()) {
-		t.Fatalf("wrote %d of %d bytes: %v", n, b.Len(), err)
-	}
-	return p, b.Bytes()
-}
 
 // refusals is the most models of testdata whose artefacts may be refused. For one binding, two facts about kernels are
 // not proved: the bounds of a halved index, and a pad in a branch that is not taken.
@@ -62,7 +44,7 @@ func TestArtefactEqualsModel(t *testing.T) {
 				compiled++
 				p.Close()
 			}
-			p, file := artefactOf(t, m)
+			p, file := weirtest.ArtefactOf(t, m)
 			defer p.Close()
 			sets, _ := filepath.Glob(filepath.Join(dir, "test_data_set_*"))
 			if len(sets) == 0 {
@@ -70,7 +52,7 @@ func TestArtefactEqualsModel(t *testing.T) {
 			}
 			in := weir.Inputs{}
 			for i, info := range p.Inputs() {
-				in[info.Name] = stored(t, filepath.Join(sets[0], fmt.Sprintf("input_%d.pb", i)), info)
+				in[info.Name] = weirtest.Stored(t, filepath.Join(sets[0], fmt.Sprintf("input_%d.pb", i)), info)
 			}
 			sameAsModel(t, m, p, file, in)
 			same++
@@ -79,70 +61,6 @@ func TestArtefactEqualsModel(t *testing.T) {
 	if same < compiled-refusals || same < 30 {
 		t.Errorf("%d of %d models have an artefact that equals them", same, compiled)
 	}
-}
-
-// stored reads an argument from a file of ONNX's test data.
-func stored(t testing.TB, path string, info weir.Info) weir.Arg {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sequence := info.Kind == weir.SequenceKind || info.Kind == weir.OptionalSequenceKind
-	v, err := wire.ParseValue(text, sequence, info.Kind >= weir.OptionalKind)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var list []*weir.Tensor
-	for _, from := range v.Tensors {
-		shape := make([]int, from.Rank())
-		for i, s := range from.Shape() {
-			shape[i] = int(s)
-		}
-		if from.DType() == weir.StringType {
-			list = append(list, must[*weir.Tensor](t)(weir.FromSlice(from.Strings(), shape...)))
-			continue
-		}
-		to := must[*weir.Tensor](t)(weir.New(from.DType(), shape...))
-		t.Cleanup(func() { to.Close() })
-		copy(to.Bytes(), from.Bytes())
-		list = append(list, to)
-	}
-	switch {
-	case v.Absent:
-		return weir.Absent
-	case sequence:
-		return weir.Sequence(list...)
-	}
-	return list[0]
-}
-
-// contents returns output i as a string of its types, shapes and elements.
-func contents(t testing.TB, r *weir.Results, i int, info weir.Info) string {
-	t.Helper()
-	list := append(r.Sequence(info.Name), r.At(i))
-	text := fmt.Sprint(r.Sequence(info.Name) == nil, len(list))
-	for _, x := range list {
-		switch {
-		case x == nil:
-			text += " nothing"
-		case x.DType() == weir.StringType:
-			text += fmt.Sprintf(" %s %q", x, must[[]string](t)(weir.Copy[string](x)))
-		default:
-			text += fmt.Sprintf(" %s %x", x, x.Bytes())
-		}
-	}
-	return text
-}
-
-// digits returns the file of examples/digits' model, which takes pictures of 8 × 8.
-func digits(t testing.TB) []byte {
-	t.Helper()
-	model, err := os.ReadFile("examples/digits/data/digits.onnx")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return model
 }
 
 // sameAsModel fails t unless an artefact of p has the results, the certificate and the requirements of p.
@@ -185,7 +103,7 @@ func sameAsModel(t *testing.T, m *weir.Model, p *weir.Program, file []byte, in w
 	}
 	defer got.Close()
 	for i, info := range p.Outputs() {
-		if x, y := contents(t, want, i, info), contents(t, got, i, info); x != y {
+		if x, y := weirtest.Contents(t, want, i, info), weirtest.Contents(t, got, i, info); x != y {
 			t.Errorf("%s is %.200s, and %.200s from the artefact", info.Name, x, y)
 		}
 	}
@@ -202,24 +120,24 @@ func sameAsModel(t *testing.T, m *weir.Model, p *weir.Program, file []byte, in w
 
 // digitsArtefact returns an artefact of the digits model.
 func digitsArtefact(t testing.TB) []byte {
-	m, err := weir.LoadBytes(digits(t))
+	m, err := weir.LoadBytes(weirtest.Digits(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	p, file := artefactOf(t, m)
+	p, file := weirtest.ArtefactOf(t, m)
 	p.Close()
 	return file
 }
 
 // TestArtefactOfDigits compares the digits' artefact with its model for several batches.
 func TestArtefactOfDigits(t *testing.T) {
-	m, err := weir.LoadBytes(digits(t))
+	m, err := weir.LoadBytes(weirtest.Digits(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	p, file := artefactOf(t, m)
+	p, file := weirtest.ArtefactOf(t, m)
 	defer p.Close()
 	pixels := make([]float32, 3*8*8)
 	for i := range pixels {
@@ -448,7 +366,7 @@ ir @minus {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	p, file := artefactOf(t, m)
+	p, file := weirtest.ArtefactOf(t, m)
 	defer p.Close()
 	at := bytes.Index(file, []byte(`"inputs":[{"info":`))
 	end := at + bytes.Index(file[at:], []byte(`"outputs":`))

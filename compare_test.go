@@ -14,6 +14,7 @@ import (
 	"github.com/weirml/weir/internal/compiler"
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/weirtest"
 )
 
 // withPass runs f while the compiler has one more pass, after the first.
@@ -50,12 +51,14 @@ func wrongly(m *ir.Module) error {
 // was computed with. The saved model shows the difference again.
 func TestCompareHidden(t *testing.T) {
 	axis := wire.IntsAttribute("value_ints", 1)
-	m := modelOf(t, []*wire.ValueInfoProto{typed("x", tensorType(wire.FloatType, wire.Dim("n"), wire.Size(3)))},
-		[]*wire.ValueInfoProto{typed("z", tensorType(wire.Int64Type))},
-		nodeOf("Relu x r"), nodeOf("Constant  axis", axis), nodeOf("ArgMin r least", wire.IntAttribute("axis", 1),
-			wire.IntAttribute("keepdims", 0)), nodeOf("Unsqueeze least,axis y"), nodeOf("Neg y z"))
+	m := weirtest.ModelOf(t,
+		[]*wire.ValueInfoProto{weirtest.Typed("x", weirtest.TensorType(wire.FloatType, wire.Dim("n"), wire.Size(3)))},
+		[]*wire.ValueInfoProto{weirtest.Typed("z", weirtest.TensorType(wire.Int64Type))},
+		weirtest.NodeOf("Relu x r"), weirtest.NodeOf("Constant  axis", axis), weirtest.NodeOf("ArgMin r least",
+			wire.IntAttribute("axis", 1),
+			wire.IntAttribute("keepdims", 0)), weirtest.NodeOf("Unsqueeze least,axis y"), weirtest.NodeOf("Neg y z"))
 	defer m.Close()
-	in := weir.Inputs{"x": must[*weir.Tensor](t)(weir.FromSlice([]float32{3, 1, 2, 9, 8, 7}, 2, 3))}
+	in := weir.Inputs{"x": weirtest.Must[*weir.Tensor](t)(weir.FromSlice([]float32{3, 1, 2, 9, 8, 7}, 2, 3))}
 	if d, err := m.Compare(t.Context(), in, 0, 0); d != nil || err != nil {
 		t.Fatalf("%v, %v", d, err)
 	}
@@ -72,7 +75,7 @@ func TestCompareHidden(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		alone := must[*weir.Model](t)(weir.Load(filepath.Join(dir, "model.onnx")))
+		alone := weirtest.Must[*weir.Model](t)(weir.Load(filepath.Join(dir, "model.onnx")))
 		defer alone.Close()
 		if inputs := alone.Inputs(); len(inputs) != 2 || len(alone.Outputs()) != 1 {
 			t.Errorf("what was saved takes %v", inputs)
@@ -80,9 +83,9 @@ func TestCompareHidden(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(dir, "test_data_set_0", "input_1.pb")); err != nil {
 			t.Error(err)
 		}
-		r := must[*weir.Tensor](t)(weir.FromSlice([]float32{3, 1, 2, 9, 8, 7}, 2, 3))
+		r := weirtest.Must[*weir.Tensor](t)(weir.FromSlice([]float32{3, 1, 2, 9, 8, 7}, 2, 3))
 		if d, err := alone.Compare(t.Context(), weir.Inputs{"r": r,
-			"axis": must[*weir.Tensor](t)(weir.FromSlice([]int64{1}))}, 0, 0); d == nil || err != nil {
+			"axis": weirtest.Must[*weir.Tensor](t)(weir.FromSlice([]int64{1}))}, 0, 0); d == nil || err != nil {
 			t.Errorf("what was saved does not differ: %v", err)
 		}
 	})
@@ -97,24 +100,25 @@ func TestCompareRounding(t *testing.T) {
 	convolution := func(w []float32, size int64) *weir.Model {
 		g := &wire.GraphProto{Input: []*wire.ValueInfoProto{wire.TensorValue("x", 1, wire.Size(1), wire.Size(channels),
 			wire.Size(size), wire.Size(size))}, Output: []*wire.ValueInfoProto{{Name: "y"}},
-			Node: []*wire.NodeProto{nodeOf("Conv x,w c"), nodeOf("Relu c y")},
-			Initializer: []*wire.TensorProto{{Name: "w", DataType: wire.FloatType, Dims: []int64{channels, channels, 3, 3},
-				RawData: rawFloats(w)}}}
-		return must[*weir.Model](t)(weir.LoadBytes((&wire.ModelProto{IRVersion: 10,
+			Node: []*wire.NodeProto{weirtest.NodeOf("Conv x,w c"), weirtest.NodeOf("Relu c y")},
+			Initializer: []*wire.TensorProto{{Name: "w", DataType: wire.FloatType,
+				Dims:    []int64{channels, channels, 3, 3},
+				RawData: weirtest.RawFloats(w)}}}
+		return weirtest.Must[*weir.Model](t)(weir.LoadBytes((&wire.ModelProto{IRVersion: 10,
 			OpsetImport: []*wire.OperatorSetIDProto{{Version: 22}}, Graph: g}).Marshal()))
 	}
 	compare := func(m *weir.Model, size int, data []float32, o weir.Options) *weir.Difference {
 		t.Helper()
-		x := must[*weir.Tensor](t)(weir.FromSlice(data, 1, channels, size, size))
+		x := weirtest.Must[*weir.Tensor](t)(weir.FromSlice(data, 1, channels, size, size))
 		defer x.Close()
-		p := must[*weir.Program](t)(weir.Compile(t.Context(), m, o))
+		p := weirtest.Must[*weir.Program](t)(weir.Compile(t.Context(), m, o))
 		defer p.Close()
-		return must[*weir.Difference](t)(p.Compare(t.Context(), weir.Inputs{"x": x}, 1e-3, 1e-7))
+		return weirtest.Must[*weir.Difference](t)(p.Compare(t.Context(), weir.Inputs{"x": x}, 1e-3, 1e-7))
 	}
-	m := convolution(roughly(r, "normal", channels*channels*taps), size)
+	m := convolution(weirtest.Roughly(r, "normal", channels*channels*taps), size)
 	defer m.Close()
 	for _, kind := range []string{"wide", "outliers"} {
-		if d := compare(m, size, roughly(r, kind, channels*size*size), weir.Options{}); d != nil {
+		if d := compare(m, size, weirtest.Roughly(r, kind, channels*size*size), weir.Options{}); d != nil {
 			t.Errorf("%s: %s", kind, d)
 		}
 	}
@@ -128,7 +132,8 @@ func TestCompareRounding(t *testing.T) {
 		}
 		return nil
 	}, func() {
-		if d := compare(m, size, roughly(r, "normal", channels*size*size), weir.Options{}); d == nil || d.Tensor != "c" ||
+		if d := compare(m, size, weirtest.Roughly(r, "normal", channels*size*size),
+			weir.Options{}); d == nil || d.Tensor != "c" ||
 			d.Exact {
 			t.Errorf("with a wrong weight: %v", d)
 		}
@@ -145,7 +150,8 @@ func TestCompareRounding(t *testing.T) {
 	}
 	bend := convolution(bends, large)
 	defer bend.Close()
-	if d := compare(bend, large, ramp, weir.Options{}); d == nil || !d.Exact || !strings.Contains(d.String(), "--exact") {
+	if d := compare(bend, large, ramp, weir.Options{}); d == nil || !d.Exact || !strings.Contains(d.String(),
+		"--exact") {
 		t.Errorf("bends of ramps: %v", d)
 	}
 	if d := compare(bend, large, ramp, weir.Options{Exact: true}); d != nil {
@@ -156,26 +162,29 @@ func TestCompareRounding(t *testing.T) {
 // TestReferenceInterprets: the reference's results do not go through any pass, its certificate counts its results
 // alone, and options that it cannot keep and artefacts are refused.
 func TestReferenceInterprets(t *testing.T) {
-	m := modelOf(t, []*wire.ValueInfoProto{typed("x", tensorType(wire.FloatType, wire.Dim("n"), wire.Size(3)))},
-		[]*wire.ValueInfoProto{typed("y", tensorType(wire.Int64Type)), typed("where", tensorType(wire.Int64Type))},
-		nodeOf("ArgMin x least", wire.IntAttribute("axis", 1), wire.IntAttribute("keepdims", 0)),
-		nodeOf("Constant  axis", wire.IntsAttribute("value_ints", 1)), nodeOf("Unsqueeze least,axis y"),
-		nodeOf("NonZero x at"), nodeOf("Concat at,at where", wire.IntAttribute("axis", 1)))
+	m := weirtest.ModelOf(t,
+		[]*wire.ValueInfoProto{weirtest.Typed("x", weirtest.TensorType(wire.FloatType, wire.Dim("n"), wire.Size(3)))},
+		[]*wire.ValueInfoProto{weirtest.Typed("y", weirtest.TensorType(wire.Int64Type)),
+			weirtest.Typed("where", weirtest.TensorType(wire.Int64Type))},
+		weirtest.NodeOf("ArgMin x least", wire.IntAttribute("axis", 1), wire.IntAttribute("keepdims", 0)),
+		weirtest.NodeOf("Constant  axis",
+			wire.IntsAttribute("value_ints", 1)), weirtest.NodeOf("Unsqueeze least,axis y"),
+		weirtest.NodeOf("NonZero x at"), weirtest.NodeOf("Concat at,at where", wire.IntAttribute("axis", 1)))
 	defer m.Close()
-	in := weir.Inputs{"x": must[*weir.Tensor](t)(weir.FromSlice([]float32{3, 1, 2, 9, 8, 0}, 2, 3))}
+	in := weir.Inputs{"x": weirtest.Must[*weir.Tensor](t)(weir.FromSlice([]float32{3, 1, 2, 9, 8, 0}, 2, 3))}
 	var stages []string
 	o := weir.Options{Target: weir.Reference, Stage: func(name, _ string) { stages = append(stages, name) }}
 	withPass(wrongly, func() {
-		p := must[*weir.Program](t)(weir.Compile(t.Context(), m, o))
+		p := weirtest.Must[*weir.Program](t)(weir.Compile(t.Context(), m, o))
 		defer p.Close()
 		for _, name := range stages {
 			if slices.ContainsFunc(compiler.Passes, func(row compiler.PassRow) bool { return row.Name == name }) {
 				t.Errorf("pass %s has run", name)
 			}
 		}
-		r := must[*weir.Results](t)(p.Run(t.Context(), in))
+		r := weirtest.Must[*weir.Results](t)(p.Run(t.Context(), in))
 		defer r.Close()
-		if y := must[[]int64](t)(weir.Copy[int64](r.Get("y"))); !slices.Equal(y, []int64{1, 2}) {
+		if y := weirtest.Copy[int64](t, r.Get("y")); !slices.Equal(y, []int64{1, 2}) {
 			t.Errorf("the least are at %v", y)
 		}
 		if where := r.Get("where"); !slices.Equal(where.Shape(), []int{2, 10}) {

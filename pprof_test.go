@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/weirtest"
 )
 
 // cpuTags profiles work for a moment, and returns go tool pprof's list of the samples' labels.
@@ -49,7 +50,7 @@ func cpuTags(t *testing.T, work func()) string {
 // TestProfileLabels: a CPU profile names the model and the kernel that run, on all workers; a caller's own labels stay,
 // and workers take them over.
 func TestProfileLabels(t *testing.T) {
-	path := digitsFile(t)
+	path := weirtest.DigitsFile(t)
 	m, err := weir.Load(path)
 	if err != nil {
 		t.Fatal(err)

@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/weirtest"
 )
 
 // TestProfile: a profile has each launch once, with a time; after the profile, launches have no time.
 func TestProfile(t *testing.T) {
-	p := compileDigits(t, weir.Options{Threads: 1})
+	p := weirtest.CompileDigits(t, weir.Options{Threads: 1})
 	defer p.Close()
-	in := weir.Inputs{"image": picture(t, 3)}
+	in := weir.Inputs{"image": weirtest.Picture(t, 3)}
 	list, err := p.Profile(t.Context(), in, 3)
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +48,7 @@ func TestProfile(t *testing.T) {
 // TestKernels: each launch that is not machine code has a reason.
 func TestKernels(t *testing.T) {
 	for _, o := range []weir.Options{{}, {CPU: "portable"}, {Target: weir.Reference}} {
-		p := compileDigits(t, o)
+		p := weirtest.CompileDigits(t, o)
 		t.Cleanup(func() { p.Close() })
 		list := p.Kernels()
 		if len(list) == 0 {

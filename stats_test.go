@@ -14,11 +14,12 @@ import (
 	"time"
 
 	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/weirtest"
 )
 
 // TestStats counts runs, errors and waits.
 func TestStats(t *testing.T) {
-	p, _ := planOf(t, "examples/digits/data/digits.onnx", weir.Dims{"batch": 1}, weir.Options{Threads: 1})
+	p, _ := weirtest.PlanOf(t, "examples/digits/data/digits.onnx", weir.Dims{"batch": 1}, weir.Options{Threads: 1})
 	x, err := weir.New(weir.F32, 1, 1, 8, 8)
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +62,7 @@ func TestStats(t *testing.T) {
 
 // holdHere takes memory on lines of its own, which the profile names.
 func holdHere(t *testing.T) (p *weir.Program, release func()) {
-	p, _ = planOf(t, "examples/digits/data/digits.onnx", weir.Dims{"batch": 64},
+	p, _ = weirtest.PlanOf(t, "examples/digits/data/digits.onnx", weir.Dims{"batch": 64},
 		weir.Options{Threads: 1, Target: weir.Portable})
 	x, err := weir.New(weir.F32, 64, 1, 8, 8)
 	if err != nil {
@@ -108,7 +109,7 @@ func TestHeapProfile(t *testing.T) {
 	}
 	top := strings.Join(strings.Fields(tool(own, "-top", "-unit=B", "-lines")), " ")
 	for _, want := range []string{fmt.Sprintf("100%% of %dB total", peak), fmt.Sprintf(" %dB ", peak-weights),
-		"weir_test.holdHere", "stats_test.go:", fmt.Sprintf(" %dB ", weights), "weir_test.planOf"} {
+		"weir_test.holdHere", "stats_test.go:", fmt.Sprintf(" %dB ", weights), "weirtest.PlanOf"} {
 		if !strings.Contains(top, want) {
 			t.Errorf("no %q in %s", want, top)
 		}

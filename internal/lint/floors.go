@@ -25,7 +25,8 @@ var rooms = []Room{
 	{Floor: 0, Name: "dtype", Purpose: "element types, their names, sizes and exact conversions"},
 	{Floor: 0, Name: "sym", Purpose: "integers over named dimensions: normal form, evaluation, proofs"},
 	{Floor: 0, Name: "diag", Purpose: "the error type and its six kinds"},
-	{Floor: 0, Name: "text", Purpose: "the scanner and the printer of the three languages", May: []string{"sym", "diag"}},
+	{Floor: 0, Name: "text", Purpose: "the scanner and the printer of the three languages",
+		May: []string{"sym", "diag"}},
 
 	{Floor: 0, Name: "safetensors", Purpose: "the tables of safetensors files", May: []string{"dtype", "diag"}},
 	{Floor: 0, Name: "pprof", Purpose: "profiles that go tool pprof reads"},
@@ -76,10 +77,12 @@ var rooms = []Room{
 		May: []string{"loop", "target", "mem", "codegen/mathematics"}},
 	// The functions are written over an algebra, and know no machine.
 	{Floor: 6, Name: "codegen/mathematics", Purpose: "functions of floats, for every code generator", May: []string{}},
-	{Floor: 6, Name: "codegen/portable", Purpose: "plain Go, for every processor", May: []string{"loop", "target", "mem"}},
+	{Floor: 6, Name: "codegen/portable", Purpose: "plain Go, for every processor",
+		May: []string{"loop", "target", "mem"}},
 	// Kernels without machine code are compiled by codegen/portable.
-	{Floor: 6, Name: "codegen/amd64", Purpose: "machine code", May: []string{"loop", "target", "mem", "codegen/portable",
-		"codegen/mathematics"}},
+	{Floor: 6, Name: "codegen/amd64", Purpose: "machine code",
+		May: []string{"loop", "target", "mem", "codegen/portable",
+			"codegen/mathematics"}},
 	{Floor: 6, Name: "codegen/amd64/emulatetest", Purpose: "emitted code in an emulated processor, for tests",
 		May:     []string{"codegen/amd64"},
 		Modules: []string{"os/exec"}},
@@ -126,12 +129,14 @@ var rooms = []Room{
 		May: []string{"signature", "compiler", "strided", "tensor", "mem"}},
 	{Floor: 9, Name: "timing", Purpose: "times a program's launches, and tries alternatives to the scheduler's choices",
 		May: []string{"session", "compiler", "report", "program", "tensor"}},
-	{Floor: 9, Name: "certificate", Purpose: "the terms of a program's memory: formulas, pages, bytes of a measured run",
-		May: []string{"compiler", "sources", "report", "executor", "program", "ir", "mem"}},
+	{Floor: 9, Name: "certificate",
+		Purpose: "the terms of a program's memory: formulas, pages, bytes of a measured run",
+		May:     []string{"compiler", "sources", "report", "executor", "program", "ir", "mem"}},
 
 	// A program for a device is scheduled for the device's machine, or for one that the user names.
 	{Floor: 9, Name: "weir", Purpose: "the user's API",
-		May: []string{"session", "signature", "artefact", "timing", "certificate", "sources", "report", "compare", "strided",
+		May: []string{"session", "signature", "artefact", "timing", "certificate", "sources", "report", "compare",
+			"strided",
 			"compiler", "compiler/budget", "executor", "device", "device/*", "target", "ir", "ops", "program",
 			"tensor", "mem", "probe", "traced"}},
 
@@ -145,7 +150,10 @@ var rooms = []Room{
 	{Floor: 10, Name: "files", Purpose: "tensors from .npy, .npz and pictures, and back",
 		May: []string{"weir", "values", "tensor"}},
 	{Floor: 10, Name: "planpage", Purpose: "draws memory plans on one page of HTML", May: []string{"weir"}},
-	{Floor: 10, Name: "conformance", Purpose: "runs suites of test cases on every target", May: []string{below, "values"}},
+	{Floor: 10, Name: "weirtest", Purpose: "what the tests of whole programs share", May: []string{below},
+		Modules: []string{"os/exec"}},
+	{Floor: 10, Name: "conformance", Purpose: "runs suites of test cases on every target",
+		May: []string{below, "values", "weirtest"}},
 	{Floor: 10, Name: "examples/digits/data", Purpose: "the digits model and its pictures, embedded"},
 	{Floor: 10, Name: "examples/train-digits/data", Purpose: "handwritten digits to train with, embedded"},
 	{Floor: 10, Name: "vulkan", Purpose: "lets programs that import it run on GPUs",
@@ -165,7 +173,8 @@ var rooms = []Room{
 		May: []string{"weir", "examples/digits/data", "examples/train-digits/data", "array", "nn", "train"}},
 	{Floor: 13, Name: "bench/*", Purpose: "models that are timed beside rivals",
 		May: []string{"weir", "array", "nn", "train"}},
-	// This example is a server. The library itself opens no connection. SIGTERM, which ends the service, has its name in
+	// This example is a server. The library itself opens no connection. SIGTERM, which ends the service, has its name
+	// in
 	// syscall on every system.
 	{Floor: 13, Name: "examples/service", Purpose: "an HTTP service around a model",
 		May:     []string{"weir", "examples/digits/data"},

@@ -77,6 +77,9 @@ const (
 	allModules
 )
 
+// Files calls visit for every file of the module in root, with its path from there.
+func Files(root string, visit func(file string) error) error { return walk(root, noModules, visit) }
+
 // walk calls visit for every file below root, with its path from there. It leaves out hidden folders except .ci, files
 // that .gitignore names, links and, unless asked for, other modules.
 func walk(root string, into modules, visit func(file string) error) error {

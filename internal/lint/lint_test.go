@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the generated part of ARCHITECTURE.md")
+var rewrite = flag.Bool("rewrite", false, "write the generated part of ARCHITECTURE.md, and api.txt")
 
 // root is the path of the module's root from this package's folder.
 const root = "../.."
