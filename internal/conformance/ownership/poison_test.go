@@ -94,13 +94,13 @@ func TestNeverClosed(t *testing.T) {
 		runtime.GC()
 		time.Sleep(10 * time.Millisecond)
 	}
-	if got := log.String(); !strings.Contains(got, "debug_test.go:") || !strings.Contains(got, "bytes=120") ||
+	if got := log.String(); !strings.Contains(got, "poison_test.go:") || !strings.Contains(got, "bytes=120") ||
 		strings.Count(got, "never closed") != 1 {
 		t.Errorf("the log is %q", got)
 	}
 	ctx, cancel := contextWithin(t, 20*time.Millisecond)
 	defer cancel()
-	if _, err := p.Run(ctx, weir.Inputs{"image": x}); err == nil || !strings.Contains(err.Error(), "debug_test.go:") {
+	if _, err := p.Run(ctx, weir.Inputs{"image": x}); err == nil || !strings.Contains(err.Error(), "poison_test.go:") {
 		t.Errorf("a run with all calls taken: %v", err)
 	}
 	if err := kept.Close(); err != nil {
