@@ -28,7 +28,8 @@ The findings, by category:
 	open     a resource is not closed on some path
 	turn     each turn of a loop opens a resource, and a defer closes them only at the end of the function
 	dropped  a result is dropped, so that nobody can close or use it
-	kept     an array, tensor or slice outlives the scope or the results that it belongs to`
+	kept     an array, tensor, slice or closure outlives the scope or the results that it belongs to
+	grows    each call leaves an array or a loan in a scope that stays open`
 
 const url = "https://github.com/weirml/weir/blob/main/docs/weirvet.md"
 
@@ -48,6 +49,7 @@ const (
 	categoryTurn    = "turn"
 	categoryDropped = "dropped"
 	categoryKept    = "kept"
+	categoryGrows   = "grows"
 )
 
 // run analyses one package.
@@ -65,6 +67,7 @@ func run(pass *analysis.Pass) (any, error) {
 	a.summarise()
 	a.walkAll()
 	a.dropped()
+	a.grows()
 	a.export()
 	slices.SortStableFunc(a.found, func(x, y analysis.Diagnostic) int { return int(x.Pos) - int(y.Pos) })
 	for _, d := range a.found {

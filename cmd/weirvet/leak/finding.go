@@ -101,7 +101,7 @@ func (w *walk) leave(r *ssa.Return, s *state) {
 	returned := false
 	var kept *keeping
 	for i, result := range r.Results {
-		switch m := s.of(result); m.kind {
+		switch m := s.value(result); m.kind {
 		case itself:
 			returned = true
 			if s.ending == open && deferred != mustClose {
@@ -191,7 +191,14 @@ func (w *walk) keptOnes(returned *keeping, s *state) {
 // keptMessage returns the message for such a value.
 func (w *walk) keptMessage(k keeping, where string) string {
 	what, fix := "what belongs to it", "Copy its elements"
+	if k.where == lentOut {
+		return fmt.Sprintf("an array is lent to a scope that stays open, so that this function cannot close %s: "+
+			"Close the loan first, or give the array away with Transfer", w.what())
+	}
+	_, function := types.Unalias(k.what).Underlying().(*types.Signature)
 	switch {
+	case function:
+		what, fix = "a function that reads what belongs to it", "leave the closing to the caller, or Copy the elements first"
 	case isSlice(k.what) && !carries(elementOf(k.what)):
 		what = "a slice"
 	case w.ownerIs("Scope") && holdsArray(k.id.Type()):

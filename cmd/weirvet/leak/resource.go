@@ -36,6 +36,9 @@ var settlers = []string{"Scope.Return", "Scope.Transfer"}
 // stored are the methods of a context that return arrays of the parameters' scope.
 var stored = []string{"Context.Param", "Context.Buffer"}
 
+// unowned are the methods of a scope whose result the scope does not own.
+var unowned = []string{"Scope.Number", "Scope.Dead"}
+
 // onlyLook are packages of the standard library whose functions neither close nor keep their arguments.
 var onlyLook = []string{"fmt", "log", "log/slog", "testing", "errors", "runtime", "reflect",
 	"github.com/google/go-cmp/cmp",
@@ -200,7 +203,7 @@ func made(f *types.Func) []int {
 func holdsArray(t types.Type) bool { return holds(t, "Array", 3) }
 
 // holds reports whether a value of type t is of the library's type of that name, or contains one at most depth levels
-// deep.
+// deep. It does not look behind pointers.
 func holds(t types.Type, name string, depth int) bool {
 	if depth == 0 || t == nil {
 		return false
@@ -215,6 +218,12 @@ func holds(t types.Type, name string, depth int) bool {
 		return holds(u.Elem(), name, depth-1)
 	case *types.Map:
 		return holds(u.Elem(), name, depth-1)
+	case *types.Struct:
+		for i := range u.NumFields() {
+			if holds(u.Field(i).Type(), name, depth-1) {
+				return true
+			}
+		}
 	case *types.Tuple:
 		for i := range u.Len() {
 			if holds(u.At(i).Type(), name, depth-1) {
@@ -228,7 +237,7 @@ func holds(t types.Type, name string, depth int) bool {
 // carries reports whether a value of type t can share memory with the value that it was made from.
 func carries(t types.Type) bool {
 	switch u := types.Unalias(t).Underlying().(type) {
-	case *types.Basic, *types.Signature:
+	case *types.Basic:
 		return false
 	case *types.Struct:
 		for i := range u.NumFields() {

@@ -86,6 +86,17 @@ func (s *state) clone() *state {
 
 func (s *state) of(v ssa.Value) mark { return s.marks[entire(v)] }
 
+// value returns the mark of a value, or of what the variable that it points to holds.
+func (s *state) value(v ssa.Value) mark {
+	m := s.of(v)
+	if variable, ok := v.(*ssa.Alloc); ok && m.kind == 0 {
+		if in := s.inside(variable); in.kind == derived {
+			return in
+		}
+	}
+	return m
+}
+
 // set sets the mark of a value; the zero mark removes it.
 func (s *state) set(v ssa.Value, m mark) {
 	if m.kind == 0 {
@@ -98,6 +109,16 @@ func (s *state) set(v ssa.Value, m mark) {
 // clear forgets a variable and its fields.
 func (s *state) clear(v ssa.Value) {
 	maps.DeleteFunc(s.marks, func(p location, _ mark) bool { return p.value == v })
+}
+
+// copyFields gives the fields of a variable the marks of another's; it returns false if that has none.
+func (s *state) copyFields(from ssa.Value, to *ssa.Alloc) (found bool) {
+	for p, m := range maps.Clone(s.marks) {
+		if p.value == from && p.field >= 0 {
+			s.marks[location{to, p.field}], found = m, true
+		}
+	}
+	return found
 }
 
 // settle removes the marks of values derived by a call; nil stands for all.

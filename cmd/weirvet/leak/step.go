@@ -1,6 +1,8 @@
 package leak
 
 import (
+	"fmt"
+	"go/token"
 	"go/types"
 	"slices"
 	"strings"
@@ -38,6 +40,8 @@ func (w *walk) step(instruction ssa.Instruction, s *state) bool {
 		s.set(i, mark{})
 		if e := w.closure(i, s); e != borrows {
 			s.set(i, mark{kind: closer})
+		} else if slices.ContainsFunc(i.Bindings, func(v ssa.Value) bool { return s.of(v).kind != 0 }) {
+			s.set(i, w.captured(i, s))
 		}
 	case *ssa.TypeAssert:
 		w.assert(i, s)
@@ -53,6 +57,10 @@ func (w *walk) step(instruction ssa.Instruction, s *state) bool {
 			break
 		}
 		s.set(i, s.marks[location{i.X, i.Field}])
+	case *ssa.Field:
+		if load, ok := i.X.(*ssa.UnOp); ok {
+			s.set(i, s.marks[location{load.X, i.Field}])
+		}
 	case *ssa.Call:
 		return w.call(i, s)
 	case *ssa.Go:
@@ -78,7 +86,7 @@ func (w *walk) read(m ssa.Value, s *state) {
 // derive gives a value the mark of its first operand, if it can share its memory.
 func (w *walk) derive(v ssa.Value, s *state) {
 	operand := (*v.(ssa.Instruction).Operands(nil)[0])
-	m := s.of(operand)
+	m := s.value(operand)
 	if slice, ok := v.(*ssa.Slice); ok && m.kind == 0 { // a list of arguments is marked element by element
 		m = s.inside(slice.X)
 	}
@@ -101,7 +109,10 @@ func (s *state) inside(v ssa.Value) mark {
 
 // load marks a value that is read from an address.
 func (w *walk) load(i *ssa.UnOp, s *state) {
-	if i.Op.String() != "*" {
+	if i.Op == token.ARROW {
+		s.settle(nil) // the sender may have used the value that was sent to it
+	}
+	if i.Op != token.MUL {
 		s.set(i, mark{})
 		return
 	}
@@ -172,13 +183,48 @@ func (w *walk) closure(c *ssa.MakeClosure, s *state) effect {
 	return found
 }
 
+// captured returns the mark of a closure that reads the resource, or what belongs to it.
+func (w *walk) captured(c *ssa.MakeClosure, s *state) mark {
+	for _, binding := range c.Bindings {
+		switch m := s.of(binding); m.kind {
+		case derived:
+			return m
+		case itself:
+			return mark{kind: derived, id: c}
+		}
+	}
+	return mark{}
+}
+
+// isLoan reports whether a call lends an array to a scope that outlives the function. Until the loan is closed, the
+// scope cannot be closed.
+func (w *walk) isLoan(i *ssa.Call, s *state) bool {
+	args := i.Call.Args
+	if !ofLibrary(callee(i.Common()), "Scope.Lend") || len(args) != 3 {
+		return false
+	}
+	if s.of(args[0]).kind != itself || !outlives(args[2]) {
+		return false
+	}
+	s.set(i, mark{kind: derived, id: i})
+	s.pending[fmt.Sprintf("%p", i)] = keeping{at: i.Pos(), where: lentOut, id: i, what: i.Type()}
+	return true
+}
+
+// lentOut is the place of a loan in a keeping.
+const lentOut = "lent"
+
 // goes updates the state by the start of a goroutine.
 func (w *walk) goes(i *ssa.Go, s *state) {
 	if c, ok := i.Call.Value.(*ssa.MakeClosure); ok && w.closure(c, s) != borrows || s.of(i.Call.Value).kind == closer {
 		s.ending = moved
 	}
 	w.arguments(&i.Call, s)
-	s.settle(nil)
+	for _, arg := range append([]ssa.Value{i.Call.Value}, i.Call.Args...) {
+		if m := s.of(arg); m.kind == derived {
+			s.pending[fmt.Sprintf("%p", i)] = keeping{at: i.Pos(), where: "a goroutine", id: m.id, what: arg.Type()}
+		}
+	}
 }
 
 // defers records a deferred call.
@@ -387,8 +433,10 @@ func (w *walk) result(i *ssa.Call, s *state) {
 		}
 		return
 	}
-	if at := w.a.scopeOfResult(call); at >= 0 && (s.of(call.Args[at]).kind == itself ||
-		s.of(call.Args[at]).kind == context) {
+	if w.isLoan(i, s) {
+		return
+	}
+	if owner := w.a.scopeOf(call); owner != nil && (s.of(owner).kind == itself || s.of(owner).kind == context) {
 		s.set(i, mark{kind: derived, id: i})
 		return
 	}

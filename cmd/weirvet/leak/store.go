@@ -9,14 +9,16 @@ import (
 
 // store updates the state by a store to a variable, a field or an element.
 func (w *walk) store(i *ssa.Store, s *state) {
-	m := s.of(i.Val)
+	m := s.value(i.Val)
 	if m.kind == 0 {
 		m = constant(i.Val)
 	}
 	switch addr := i.Addr.(type) {
 	case *ssa.Alloc:
 		s.clear(addr)
-		s.set(addr, m)
+		if load, ok := i.Val.(*ssa.UnOp); !ok || !s.copyFields(load.X, addr) {
+			s.set(addr, m)
+		}
 		if m.kind == itself && w.escapes(addr, i) {
 			s.ending = moved
 		}
@@ -38,7 +40,13 @@ func (w *walk) store(i *ssa.Store, s *state) {
 			w.storeField(variable, field, m, s)
 			return
 		}
-		if l := s.of(addr.X); l.kind == derived || m.kind == derived && !outlives(addr.X) {
+		if l := s.of(addr.X); l.kind == derived {
+			return
+		} else if m.kind == derived && !outlives(addr.X) {
+			s.set(addr.X, m)
+			if isVariableLoad(addr.X) {
+				s.set(addr.X.(*ssa.UnOp).X, m)
+			}
 			return
 		}
 	}
@@ -50,12 +58,50 @@ func (w *walk) store(i *ssa.Store, s *state) {
 func (w *walk) storeField(variable *ssa.Alloc, field int, m mark, s *state) {
 	switch m.kind {
 	case itself, closer:
+		if m.kind == itself && field >= 0 && onlyFields(variable) {
+			break // a struct of this function, such as one that embeds a scope
+		}
 		s.ending, m = moved, mark{}
 	case 0:
 		delete(s.marks, location{variable, field})
 		return
 	}
 	s.marks[location{variable, field}] = m
+}
+
+// onlyFields reports whether a function uses a struct only field by field, so that nobody else sees it.
+func onlyFields(variable *ssa.Alloc) bool {
+	for _, r := range *variable.Referrers() {
+		switch r := r.(type) {
+		case *ssa.FieldAddr, *ssa.DebugRef:
+		case *ssa.Store:
+			if r.Addr != variable {
+				return false
+			}
+		case *ssa.UnOp: // a literal that is copied into a variable
+			for _, use := range *r.Referrers() {
+				if _, ok := use.(*ssa.Field); ok {
+					continue
+				}
+				store, ok := use.(*ssa.Store)
+				if to, mine := storeTarget(store, ok); !mine || to == variable || !onlyFields(to) {
+					return false
+				}
+			}
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// storeTarget returns the variable that a store replaces.
+func storeTarget(store *ssa.Store, ok bool) (*ssa.Alloc, bool) {
+	if !ok {
+		return nil, false
+	}
+	to, ok := store.Addr.(*ssa.Alloc)
+	return to, ok
 }
 
 // keep records a store to a variable, map or channel that outlives the function.
@@ -125,7 +171,7 @@ func (w *walk) escapes(variable *ssa.Alloc, at *ssa.Store) bool {
 
 // put updates the state by a store to a map.
 func (w *walk) put(i *ssa.MapUpdate, s *state) {
-	m := s.of(i.Value)
+	m := s.value(i.Value)
 	if is(i.Map.Type(), "Inputs") {
 		if _, mine := i.Map.(*ssa.MakeMap); !mine && m.kind == itself && !isVariableLoad(i.Map) {
 			s.ending = moved // the maker of the map may close its elements
@@ -159,5 +205,5 @@ func isVariableLoad(v ssa.Value) bool {
 
 // send updates the state by a send to a channel.
 func (w *walk) send(v ssa.Value, i ssa.Instruction, s *state) {
-	w.keep(i, fmt.Sprintf("%p", i), v, s.of(v), s)
+	w.keep(i, fmt.Sprintf("%p", i), v, s.value(v), s)
 }

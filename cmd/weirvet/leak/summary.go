@@ -28,6 +28,7 @@ type summary struct {
 	Fresh  []int       // the indices of results that are new resources, which the caller must close
 	Alias  map[int]int // result → the parameter that it is
 	Of     map[int]int // result → the scope parameter that its arrays belong to
+	OfFree map[int]int // result → the captured scope that its arrays belong to
 }
 
 // AFact marks summaries as facts.
@@ -68,7 +69,7 @@ func (a *analysisOf) of(f *ssa.Function) *summary {
 func (a *analysisOf) summarise() {
 	for _, f := range a.functions {
 		a.summaries[f] = &summary{Params: make([]effect, len(f.Params)), Free: make([]effect, len(f.FreeVars)),
-			Alias: map[int]int{}, Of: map[int]int{}}
+			Alias: map[int]int{}, Of: map[int]int{}, OfFree: map[int]int{}}
 	}
 	for range 10 {
 		changed := false
@@ -88,7 +89,7 @@ func (a *analysisOf) summarise() {
 
 // summaryOf computes a function's summary from the present summaries of others.
 func (a *analysisOf) summaryOf(f *ssa.Function) *summary {
-	s := &summary{Alias: map[int]int{}, Of: map[int]int{}}
+	s := &summary{Alias: map[int]int{}, Of: map[int]int{}, OfFree: map[int]int{}}
 	for i, p := range f.Params {
 		e := borrows
 		if mayHold(p.Type()) {
@@ -100,10 +101,13 @@ func (a *analysisOf) summaryOf(f *ssa.Function) *summary {
 		}
 		s.Params = append(s.Params, e)
 		if computesIn(p.Type()) {
-			a.arraysOf(f, p, i, s)
+			a.arraysOf(f, p, i, s.Of)
 		}
 	}
-	for _, v := range f.FreeVars {
+	for i, v := range f.FreeVars {
+		if pointer, ok := v.Type().(*types.Pointer); ok && is(pointer.Elem(), "Scope") {
+			a.arraysOf(f, v, i, s.OfFree)
+		}
 		u := a.follow(v)
 		if len(u.returned) > 0 {
 			u.kept = true
@@ -406,76 +410,6 @@ func (a *analysisOf) effectOfArg(call *ssa.CallCommon, i int) effect {
 	return takes
 }
 
-// arraysOf records the results of f that hold arrays of its scope parameter at.
-func (a *analysisOf) arraysOf(f *ssa.Function, scope *ssa.Parameter, at int, s *summary) {
-	for i := range f.Signature.Results().Len() {
-		if !holdsArray(f.Signature.Results().At(i).Type()) {
-			continue
-		}
-		found := false
-		for _, b := range f.Blocks {
-			r, ok := b.Instrs[len(b.Instrs)-1].(*ssa.Return)
-			if !ok || b == f.Recover {
-				continue
-			}
-			switch of := a.belongs(r.Results[i], scope, map[ssa.Value]bool{}); of {
-			case "yes":
-				found = true
-			case "no":
-				return
-			}
-		}
-		if found {
-			s.Of[i] = at
-		}
-	}
-}
-
-// belongs reports whether a value is arrays computed in a scope: "yes", "no", or "" for nil.
-func (a *analysisOf) belongs(v ssa.Value, scope ssa.Value, seen map[ssa.Value]bool) string {
-	if seen[v] || isNil(v) {
-		return ""
-	}
-	seen[v] = true
-	switch v := v.(type) {
-	case *ssa.Extract:
-		return a.belongs(v.Tuple, scope, seen)
-	case *ssa.Phi:
-		answer := ""
-		for _, edge := range v.Edges {
-			switch a.belongs(edge, scope, seen) {
-			case "yes":
-				answer = "yes"
-			case "no":
-				return "no"
-			}
-		}
-		return answer
-	case *ssa.Call:
-		if i := a.scopeOfResult(v.Common()); i >= 0 && contextOf(v.Common().Args[i]) == scope {
-			return "yes"
-		}
-	}
-	return "no"
-}
-
-// scopeOfResult returns the index of the argument that is the scope of the arrays in a call's result, or -1.
-func (a *analysisOf) scopeOfResult(call *ssa.CallCommon) int {
-	if !holdsArray(call.Signature().Results()) || call.IsInvoke() {
-		return -1
-	}
-	f := callee(call)
-	if ofLibrary(f) && f.Exported() && !ofLibrary(f, settlers...) && !ofLibrary(f, stored...) {
-		return slices.IndexFunc(call.Args, func(arg ssa.Value) bool { return computesIn(arg.Type()) })
-	}
-	if s := a.ofCall(call); s != nil {
-		for _, at := range s.Of {
-			return at
-		}
-	}
-	return -1
-}
-
 // export gives the summaries of the package's functions to the packages that import it.
 func (a *analysisOf) export() {
 	for _, f := range a.functions {
@@ -484,7 +418,7 @@ func (a *analysisOf) export() {
 			continue
 		}
 		fact := *a.summaries[f]
-		fact.Free = nil
+		fact.Free, fact.OfFree = nil, nil
 		a.pass.ExportObjectFact(object, &fact)
 	}
 }

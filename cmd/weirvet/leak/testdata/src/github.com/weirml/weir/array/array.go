@@ -28,6 +28,7 @@ func (s *Scope) Stats() Stats                        { return Stats{} }
 func AssertNoLeaks(t testing.TB)                     {}
 func (l *Loan) Close() error                         { return nil }
 func (a *Array) Close() error                        { return nil }
+func (a *Array) Scope() *Scope                       { return nil }
 func (a *Array) DType() weir.DType                   { return 0 }
 func (a *Array) Shape() []int                        { return nil }
 func (a *Array) Dim(axis int) int                    { return 0 }
@@ -41,6 +42,7 @@ func Copy[T weir.Element](a *Array) ([]T, error)                   { return nil,
 func View[T weir.Element](a *Array) ([]T, error)                   { return nil, nil }
 func Item[T weir.Element](a *Array) (t T, err error)               { return }
 
+func (s *Scope) Number(x float64) *Array                  { return nil }
 func (s *Scope) Add(a, b *Array) *Array                   { return nil }
 func (s *Scope) MatMul(a, b *Array) *Array                { return nil }
 func (s *Scope) Relu(a *Array) *Array                     { return nil }
@@ -49,6 +51,7 @@ func (s *Scope) Reshape(a *Array, shape ...int) *Array    { return nil }
 func (s *Scope) Zeros(dt weir.DType, shape ...int) *Array { return nil }
 func (s *Scope) Concat(axis int, arrays ...*Array) *Array { return nil }
 func (s *Scope) Split(a *Array, parts int) []*Array       { return nil }
+func (s *Scope) Take(a, i *Array, axis int) *Array        { return nil }
 
 type Func func(s *Scope, in ...*Array) []*Array
 type Options struct{ Name string }
