@@ -23,8 +23,9 @@ from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
-from ._errors import Error, UnsupportedError
+from ._errors import Error
 from ._library import library
+from ._torch_norms import DECOMPOSITIONS
 from ._torch_program import TYPES, Compiled, is_integer, is_number, numbers_of, sizes_of, value_of
 
 _log = logging.getLogger("weir")
@@ -73,9 +74,20 @@ _told: dict[str, object] = {}
 
 def _tell(node: torch.fx.Node, why: str) -> None:
     """Reports once that torch runs an operator, and why."""
-    mine = object()
-    if _told.setdefault(_name(node), mine) is mine:  # only one of several threads
+    if _first(_name(node)):
         _log.warning("torch runs %s: %s", _name(node), why)
+
+
+def _warn(why: str) -> None:
+    """Reports once that torch runs a graph, and why."""
+    if _first(why):
+        _log.warning("torch runs a graph: %s", why)
+
+
+def _first(key: str) -> bool:
+    """Whether something is to be told for the first time."""
+    mine = object()
+    return _told.setdefault(key, mine) is mine  # only in one of several threads
 
 
 def _whole(gm: torch.fx.GraphModule, refused: set[str], spent: Collection[int] = ()) -> Compiled:
@@ -84,17 +96,15 @@ def _whole(gm: torch.fx.GraphModule, refused: set[str], spent: Collection[int] =
         return Compiled(gm, spent)
     except Error as error:
         known = {node.name: node for node in gm.graph.nodes}
-        if error.node in known and error.node not in refused:
-            refused.add(error.node)
-            _tell(known[error.node], error.detail)
-        else:
-            refused.add("")
-            _log.warning("torch runs a graph: %s", error)
-        raise
-    except serialize.SerializeError as error:
-        refused.add("")
-        _log.warning("torch runs a graph: %s", str(error).split("\n")[0])
-        raise UnsupportedError(str(error)) from error
+        if error.node not in known or error.node in refused:
+            raise
+        refused.add(error.node)
+        _tell(known[error.node], error.detail)
+        raise _Refused from error
+
+
+class _Refused(Exception):
+    """A graph has a node more that is refused."""
 
 
 def _spent(gm: torch.fx.GraphModule) -> set[int]:
@@ -115,22 +125,30 @@ def _compile_graph(
 ) -> Callable[[list[Any]], list[Any]]:
     """Compiles the supported parts of a graph of AOTAutograd."""
     refused: set[str] = set()
-    while "" not in refused:
-        support = _Support(refused)
-        nodes = [n for n in gm.graph.nodes if n.op == "call_function" and not is_number(n)]
-        missing = [n for n in nodes if not support.is_node_supported({}, n)]
-        if not nodes:
-            break
+    while True:
         try:
-            if not missing:
-                return _boxed(_whole(gm, refused, spent))
-            for node in missing:
-                if node.name not in refused:
-                    _tell(node, "weir does not read it")
-            return _boxed_parts(gm, support, refused)
-        except Error:
+            return _boxed_graph(gm, refused, spent)
+        except _Refused:
             continue
-    return _boxed_eager(gm)
+        except Exception as error:  # of weir or of torch: whatever it is, torch can run the graph
+            why = str(error).split("\n")[0]
+            _warn(why if isinstance(error, (Error, serialize.SerializeError)) else f"{type(error).__name__}: {why}")
+            return _boxed_eager(gm)
+
+
+def _boxed_graph(gm: torch.fx.GraphModule, refused: set[str], spent: Collection[int]) -> Callable[[list[Any]], list[Any]]:
+    """A graph of which weir computes all nodes but the refused ones, and those that it does not read."""
+    support = _Support(refused)
+    nodes = [n for n in gm.graph.nodes if n.op == "call_function" and not is_number(n)]
+    missing = [n for n in nodes if not support.is_node_supported({}, n)]
+    if not nodes:
+        return _boxed_eager(gm)
+    if not missing:
+        return _boxed(_whole(gm, refused, spent))
+    for node in missing:
+        if node.name not in refused:
+            _tell(node, "weir does not read it")
+    return _boxed_parts(gm, support, refused)
 
 
 def _boxed(compiled: Compiled) -> Callable[[list[Any]], list[Any]]:
@@ -215,9 +233,9 @@ class _Part(torch.nn.Module):
 
 
 def _decompositions() -> dict[Any, Any]:
-    """The decompositions of operators that weir does not support."""
+    """The decompositions of operators that weir does not support, or of which it does not support all types."""
     known = _operators()
-    return {op: f for op, f in core_aten_decompositions().items() if str(op) not in known}
+    return {**{op: f for op, f in core_aten_decompositions().items() if str(op) not in known}, **DECOMPOSITIONS}
 
 
 def backend(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], **options: Any) -> Callable[..., Any]:

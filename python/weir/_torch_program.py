@@ -45,6 +45,18 @@ TYPES = {
     torch.int32: (0, 32), torch.int16: (0, 16), torch.int8: (0, 8), torch.uint8: (1, 8), torch.bool: (6, 8),
 }  # fmt: skip
 
+# weir's names of torch's element types.
+_NAMES = {t: "bool" if t is torch.bool else f"{'bf' if c == 4 else 'iuf'[c]}{b}" for t, (c, b) in TYPES.items()}
+
+
+def _is_view(node: torch.fx.Node) -> bool:
+    """Whether a node's memory is that of its first argument, or whether it is one of several such tensors."""
+    if node.op != "call_function":
+        return False
+    if node.target is operator.getitem:
+        return _is_view(node.args[0])
+    return bool(getattr(node.target, "is_view", False))
+
 
 def _is_whole_view(node: torch.fx.Node) -> bool:
     """Whether a node is a view that needs no more memory than its base: windows are if they overlap or touch."""
@@ -203,7 +215,7 @@ class _Argument:
         self.order = order
         self.size = size  # the number in the input's shape, if it is not an argument
         self.rank = value.dim()
-        self.code, self.bits = TYPES[value.dtype]
+        self.dtype = value.dtype
 
 
 class _Lent:
@@ -215,19 +227,26 @@ class _Lent:
         self.extents = (ctypes.c_int64 * max(1, 2 * n))()
         self.tensor = DLTensor()
         self.tensor.device_type, self.tensor.ndim, self.tensor.lanes = 1, n, 1
-        self.tensor.code, self.tensor.bits = argument.code, argument.bits
+        self.dtype = argument.dtype
+        self.tensor.code, self.tensor.bits = TYPES[self.dtype]
         self.tensor.shape = ctypes.cast(self.extents, ctypes.POINTER(ctypes.c_int64))
         self.tensor.strides = ctypes.cast(ctypes.byref(self.extents, 8 * n), ctypes.POINTER(ctypes.c_int64))
         self.shape: Any = None
         self.stride: Any = None
         self.told: torch.Tensor | None = None  # holds a number
 
-    def point(self, args: Sequence[Any]) -> None:
-        """Sets the memory of an argument. A size is the extent of a tensor without elements."""
+    def point(self, args: list[Any]) -> None:
+        """Sets the memory of an argument. A size is the extent of a tensor without elements.
+
+        An argument of another type than the graph says is converted: the results of some of torch's kernels are wider
+        than torch's own description of them.
+        """
         if self.size is not None:
             t = self.told = self.size.shown(args)
         else:
             t = args[self.place]
+            if t.dtype is not self.dtype:
+                t = args[self.place] = t.to(self.dtype)
         if self.order is not None:
             t = t.permute(self.order)
         shape, stride = t.shape, t.stride()
@@ -354,22 +373,37 @@ class Compiled:
         graph.output(given)
         self.program = self._compiled(graph, given)
         self.room = len(given)
+        types = [value_of(n).dtype for n in given]
+        self.converted = [(k, t) for k, t in enumerate(types) if _NAMES[t] != self.program.outputs[k].dtype]
         self._plan()
         self.calls: list[_Call] = []  # not used by a thread at present
 
     def _eager(self) -> dict[torch.fx.Node, bool]:
-        """The nodes that torch computes for results: numbers, and views of inputs and of weir's outputs."""
+        """The nodes that torch computes for results: numbers, and views of inputs and of weir's outputs.
+
+        A view of an input or of another result must be one: AOTAutograd makes it anew from its base, by the strides and
+        the offset of the view that it gets.
+        """
         out: dict[torch.fx.Node, bool] = {}
+        returned = {n for n in self.results if isinstance(n, torch.fx.Node)}
 
         def light(node: torch.fx.Node) -> bool:
             if node not in out:
                 out[node] = (
                     node in self.places
                     or is_number(node)
-                    or (node.op == "call_function" and node.target in _VIEWS and all(light(n) for n in node.all_input_nodes))
+                    or (_is_view(node) and all(light(n) for n in node.all_input_nodes))
                 )
             return out[node]
 
+        for node in returned:
+            chain, base = [], node
+            while base not in self.places and _is_view(base) and all(light(n) for n in base.all_input_nodes[1:]):
+                chain.append(base)
+                base = base.args[0]
+                if base in returned:
+                    out.update(dict.fromkeys(chain, True))
+                    break
         for node in self.results:
             chain = []
             while isinstance(node, torch.fx.Node) and not light(node) and _is_whole_view(node):
@@ -523,6 +557,8 @@ class Compiled:
             call = _Call(self.inputs, self.room)
         tensors = call.run(self.program, args, self.spent)
         self.calls.append(call)
+        for k, dtype in self.converted:
+            tensors[k] = tensors[k].to(dtype)
         values = args + numbers
         for at, order in self.computed.values():
             values.append(tensors[at] if order is None else tensors[at].permute(order))

@@ -295,25 +295,46 @@ func (c *call) scaledBy(x, weight, bias *ir.Value) *ir.Value {
 	return x
 }
 
+// unified returns tensors in their common type; nil stays nil. Norms of 16-bit tensors with weights in f32, which
+// autocast makes, are computed in f32.
+func (c *call) unified(list ...*ir.Value) []*ir.Value {
+	common := dtype.Invalid
+	for _, v := range list {
+		if v != nil {
+			common = commonType(common, v.Type.DType)
+		}
+	}
+	out := make([]*ir.Value, len(list))
+	for i, v := range list {
+		if v != nil {
+			out[i] = ops.Cast(c.Builder, v, common)
+		}
+	}
+	return out
+}
+
 // layerNorm is a rule for layer norm.
 func layerNorm(c *call) []*ir.Value {
 	x, epsilon := c.tensor("input"), c.float("eps", 1e-5)
 	axes := lastAxes(x, len(c.syms("normalized_shape")))
-	y := c.scaledBy(ops.Normalize(c.Builder, x, epsilon, true, axes...), c.optional("weight"), c.optional("bias"))
+	of := c.unified(x, c.optional("weight"), c.optional("bias"))
+	y := c.scaledBy(ops.Normalize(c.Builder, of[0], epsilon, true, axes...), of[1], of[2])
+	y = ops.Cast(c.Builder, y, x.Type.DType)
 	if len(c.node.Outputs) < 2 {
 		return one(y)
 	}
-	mean, reciprocal := c.statistics(x, epsilon, axes)
+	mean, reciprocal := c.statistics(of[0], epsilon, axes)
 	return []*ir.Value{y, mean, reciprocal}
 }
 
 // layerNormBackward is a rule for the derivatives of layer norm with respect to input, weight and bias, from the mean
 // and the reciprocal deviation of the forward pass.
 func layerNormBackward(c *call) []*ir.Value {
-	g, x, weight := c.tensor("grad_out"), c.tensor("input"), c.optional("weight")
+	own := c.tensor("input").Type.DType
+	of := c.unified(c.tensor("grad_out"), c.tensor("input"), c.optional("weight"), c.tensor("mean"), c.tensor("rstd"))
+	g, x, weight, reciprocal := of[0], of[1], of[2], of[4]
 	axes, wanted := lastAxes(x, len(c.syms("normalized_shape"))), c.mask(3)
-	reciprocal := c.tensor("rstd")
-	normal := c.binary(ops.Mul, c.binary(ops.Sub, x, c.tensor("mean")), reciprocal)
+	normal := c.binary(ops.Mul, c.binary(ops.Sub, x, of[3]), reciprocal)
 	out := make([]*ir.Value, 3)
 	if wanted[0] {
 		up := g
@@ -322,8 +343,9 @@ func layerNormBackward(c *call) []*ir.Value {
 		}
 		first := ops.ReduceMean(c.Builder, up, true, axes...)
 		second := ops.ReduceMean(c.Builder, c.binary(ops.Mul, up, normal), true, axes...)
-		out[0] = c.binary(ops.Mul, reciprocal, c.binary(ops.Sub, c.binary(ops.Sub, up, first),
+		by := c.binary(ops.Mul, reciprocal, c.binary(ops.Sub, c.binary(ops.Sub, up, first),
 			c.binary(ops.Mul, normal, second)))
+		out[0] = ops.Cast(c.Builder, by, own)
 	}
 	var others []int64
 	for i := range len(x.Type.Shape) - len(axes) {
@@ -372,8 +394,9 @@ func groupNorm(c *call) []*ir.Value {
 	if c.args["num_groups"] != nil {
 		name = "num_groups"
 	}
-	y, mean, reciprocal := c.groups(x, c.int(name, 1), c.float("eps", 1e-5))
-	y = c.scaledBy(y, c.perChannel(c.optional("weight"), x), c.perChannel(c.optional("bias"), x))
+	of := c.unified(x, c.optional("weight"), c.optional("bias"))
+	y, mean, reciprocal := c.groups(of[0], c.int(name, 1), c.float("eps", 1e-5))
+	y = ops.Cast(c.Builder, c.scaledBy(y, c.perChannel(of[1], x), c.perChannel(of[2], x)), x.Type.DType)
 	if mean == nil {
 		return one(y)
 	}
@@ -383,8 +406,9 @@ func groupNorm(c *call) []*ir.Value {
 // groupNormBackward is a rule for the derivatives of group norm with respect to input, weight and bias, from the mean
 // and the reciprocal deviation of the forward pass.
 func groupNormBackward(c *call) []*ir.Value {
-	g, x, weight := c.tensor("grad_out"), c.tensor("input"), c.optional("weight")
-	reciprocal, mean, groups := c.tensor("rstd"), c.tensor("mean"), sym.Const(c.int("group", 1))
+	own := c.tensor("input").Type.DType
+	of := c.unified(c.tensor("grad_out"), c.tensor("input"), c.optional("weight"), c.tensor("mean"), c.tensor("rstd"))
+	g, x, weight, mean, reciprocal, groups := of[0], of[1], of[2], of[3], of[4], sym.Const(c.int("group", 1))
 	shape, wanted := x.Type.Shape, c.mask(3)
 	split := func(v *ir.Value) *ir.Value {
 		return ops.Reshape(c.Builder, v, shape[0], groups, product(shape[1:]).FloorDiv(groups))
@@ -402,7 +426,7 @@ func groupNormBackward(c *call) []*ir.Value {
 		second := ops.ReduceMean(c.Builder, c.binary(ops.Mul, u, normal), true, 2)
 		by := c.binary(ops.Mul, stat(reciprocal), c.binary(ops.Sub, c.binary(ops.Sub, u, first),
 			c.binary(ops.Mul, normal, second)))
-		out[0] = ops.Reshape(c.Builder, by, shape...)
+		out[0] = ops.Cast(c.Builder, ops.Reshape(c.Builder, by, shape...), own)
 	}
 	others := []int64{0}
 	for i := 2; i < len(shape); i++ {
@@ -420,8 +444,10 @@ func groupNormBackward(c *call) []*ir.Value {
 // rmsNorm is a rule for the root mean square norm.
 func rmsNorm(c *call) []*ir.Value {
 	x := c.tensor("input")
-	y := ops.Normalize(c.Builder, x, c.float("eps", 1.1920929e-07), false, lastAxes(x, len(c.syms("normalized_shape")))...)
-	return one(c.scaledBy(y, c.optional("weight"), nil))
+	of := c.unified(x, c.optional("weight"))
+	axes := lastAxes(x, len(c.syms("normalized_shape")))
+	y := ops.Normalize(c.Builder, of[0], c.float("eps", 1.1920929e-07), false, axes...)
+	return one(ops.Cast(c.Builder, c.scaledBy(y, of[1], nil), x.Type.DType))
 }
 
 // embeddingBackward is a rule for the gradient of an embedding with respect to its table: it sums the gradients of each
