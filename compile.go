@@ -3,6 +3,7 @@ package weir
 import (
 	"cmp"
 	"context"
+	"errors"
 	"runtime"
 	"slices"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/weirml/weir/internal/report"
 	"github.com/weirml/weir/internal/signature"
 	"github.com/weirml/weir/internal/sources"
+	"github.com/weirml/weir/internal/sym"
 )
 
 // Compile prepares a model to run, and plans its memory. If no dimension is open and the memory of a call is small, it
@@ -43,13 +45,13 @@ type over struct{ host, device int64 }
 // with the code before any saving: if the final peak exceeds the budget, it compiles again with a smaller limit. A
 // program that exceeds DeviceBudget is compiled again with direct convolutions.
 func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choices) (*Program, error) {
-	first, beyond, err := compileWithin(ctx, m, o, choices, 0)
+	first, beyond, err := compileWithin(ctx, m, o, choices, attempt{})
 	if beyond.device > 0 {
 		return compileDirect(ctx, m, o, choices, beyond.device, err)
 	}
 	excess := beyond.host
 	for stricter, tries := excess, 0; excess > 0 && tries < mostStricter && stricter < o.Budget; tries++ {
-		p, beyond, _ := compileWithin(ctx, m, o, choices, stricter)
+		p, beyond, _ := compileWithin(ctx, m, o, choices, attempt{stricter: stricter})
 		if p != nil {
 			return p, nil
 		}
@@ -59,7 +61,28 @@ func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choi
 		excess = beyond.host
 		stricter += excess
 	}
+	if errors.Is(err, ErrBudget) && len(o.Dims) > 0 && o.Target != Vulkan && m.source.module() != nil && ctx.Err() == nil {
+		return compileAsDeclared(ctx, m, o, choices, err)
+	}
 	return first, err
+}
+
+// compileAsDeclared compiles for the ranges that the model declares, after a refusal for the ranges of o, and lets runs
+// have only the latter: code for fewer sizes may be larger. So a budget of the bytes that the certificate of a program
+// for all sizes states for some of them is never refused. If this program does not fit either, compileAsDeclared
+// returns the error with the smaller budget that works.
+func compileAsDeclared(ctx context.Context, m *Model, o Options, choices compiler.Choices,
+	refused error) (*Program, error) {
+	p, _, err := compileWithin(ctx, m, o, choices, attempt{declared: true})
+	if p != nil {
+		return p, nil
+	}
+	var before, now *Error
+	if errors.As(refused, &before) && errors.As(err, &now) && errors.Is(err, ErrBudget) && now.Budget > 0 &&
+		(before.Budget == 0 || now.Budget < before.Budget) {
+		return nil, err
+	}
+	return nil, refused
 }
 
 // compileDirect compiles without Winograd's algorithms, whose tiles and weights take memory, after a refusal that
@@ -71,7 +94,7 @@ func compileDirect(ctx context.Context, m *Model, o Options, choices compiler.Ch
 		return nil, refused
 	}
 	choices.All.Tile = 1
-	p, beyond, err := compileWithin(ctx, m, o, choices, 0)
+	p, beyond, err := compileWithin(ctx, m, o, choices, attempt{})
 	switch {
 	case p != nil:
 		peak, err := p.memory.Device.Formula(p.options.Calls).Max()
@@ -86,8 +109,14 @@ func compileDirect(ctx context.Context, m *Model, o Options, choices compiler.Ch
 	return nil, refused
 }
 
-// compileWithin compiles for the budget less stricter bytes. If the program exceeds a budget, beyond says by how much.
-func compileWithin(ctx context.Context, m *Model, o Options, choices compiler.Choices, stricter int64) (p *Program,
+// attempt is how one compilation differs from what the options say.
+type attempt struct {
+	stricter int64 // the budget less the limit that the compiler gets
+	declared bool  // the compiler gets the model's own ranges of the dimensions, and no limit
+}
+
+// compileWithin compiles once. If the program exceeds a budget, beyond says by how much.
+func compileWithin(ctx context.Context, m *Model, o Options, choices compiler.Choices, how attempt) (p *Program,
 	beyond over, err error) {
 	defer diag.Recover(&err, "compiling")
 	defer diag.Faults(diag.Faults(true))
@@ -107,7 +136,7 @@ func compileWithin(ctx context.Context, m *Model, o Options, choices compiler.Ch
 	if o.Logger != nil {
 		o.Logger.Debug("compiling", "model", m.file, "target", o.Target, "cpu", o.CPU)
 	}
-	p = newProgram(m, o, stricter)
+	p = newProgram(m, o, how)
 	kept := false
 	defer func(p *Program) {
 		if !kept {
@@ -237,8 +266,10 @@ func (p *Program) compileModule(ctx context.Context, from sources.Model, o Optio
 		return err
 	}
 	names = append(names, more...)
-	if err := signature.Narrow(module, o.ranges()); err != nil {
-		return err
+	if !p.how.declared {
+		if err := signature.Narrow(module, o.ranges()); err != nil {
+			return err
+		}
 	}
 	if err := s.Lay(module, o.layouts()); err != nil {
 		return err
@@ -262,6 +293,11 @@ func (p *Program) compileModule(ctx context.Context, from sources.Model, o Optio
 	if err != nil {
 		return err
 	}
+	if p.how.declared {
+		if err := p.narrow(o); err != nil {
+			return err
+		}
+	}
 	if p.exhausted = p.compiled.Exhausted; p.exhausted && o.Logger != nil {
 		o.Logger.Warn("proofs used up what they may cost: narrower dimensions may make the program smaller and faster",
 			"model", m.file)
@@ -273,16 +309,39 @@ func (p *Program) compileModule(ctx context.Context, from sources.Model, o Optio
 	return nil
 }
 
+// narrow gives the dimensions of a compiled program the ranges of o, which lie within those that it is compiled for.
+func (p *Program) narrow(o Options) error {
+	labels, ranges := report.LabelsOf(p.compiled.Program), o.ranges()
+	for i := range p.compiled.Program.Dims {
+		d := &p.compiled.Program.Dims[i]
+		r, given := ranges[labels.Of[d.Name]]
+		if !given {
+			continue
+		}
+		delete(ranges, labels.Of[d.Name])
+		r = sym.Range{Min: max(r.Min, d.Range.Min), Max: min(r.Max, d.Range.Max)}
+		if d.Data || r.Min > r.Max {
+			return diag.Unsupportedf("a range of a program that is compiled for another").AtDim(labels.Of[d.Name])
+		}
+		d.Range = r
+		p.compiled.Loop.Dims.Set(d.Name, r)
+	}
+	if len(ranges) > 0 {
+		return diag.Unsupportedf("ranges of dimensions that the program does not have")
+	}
+	return nil
+}
+
 // budget returns the limit for the compiler, or nil if there is none.
 func (p *Program) budget(o Options) (*budget.Budget, error) {
-	if o.Budget <= 0 || p.target == Vulkan {
+	if o.Budget <= 0 || p.target == Vulkan || p.how.declared {
 		return nil, nil
 	}
 	own, err := p.session.FirstBytes()
 	if err != nil {
 		return nil, err
 	}
-	return &budget.Budget{Bytes: o.Budget - p.stricter, Held: own, Calls: o.Calls, Workers: o.Threads}, nil
+	return &budget.Budget{Bytes: o.Budget - p.how.stricter, Held: own, Calls: o.Calls, Workers: o.Threads}, nil
 }
 
 // checkBudget returns an error if the program's peak exceeds Options.Budget.

@@ -35,14 +35,14 @@ type Program struct {
 	absent     error         // why a program for a device cannot run; nil: it can
 	deviceHeld int64         // bytes of the device's memory that the executable holds
 
-	asks     certificate.Asks
-	stricter int64 // the budget less the limit that the compiler gets
-	over     over
+	asks certificate.Asks
+	how  attempt
+	over over
 }
 
 // newProgram returns a program without code, which the source of its model compiles.
-func newProgram(m *Model, o Options, stricter int64) *Program {
-	p := &Program{model: m, options: o, target: o.Target, stricter: stricter}
+func newProgram(m *Model, o Options, how attempt) *Program {
+	p := &Program{model: m, options: o, target: o.Target, how: how}
 	p.session = session.New(session.Options{Calls: o.Calls, Budget: o.Budget, Poison: poisoned, Logger: o.Logger,
 		Recheck: func(dims []int64) error { return p.compiled.Recheck(dims) }, Read: m.read, First: m.source.First,
 		InFile: func(err error) error { return inFile(err, m.file) },

@@ -419,7 +419,7 @@ func (p *planned) overBudget(fit *fitting, free []weir.Dimension, budget int64, 
 		return nil
 	case peak != nil && *peak <= budget:
 		return nil
-	case refused != nil && len(free) == 0:
+	case refused != nil && (len(free) == 0 || p.Fits == nil && len(p.Region) == 0):
 		return refused
 	}
 	e := &weir.Error{Kind: weir.ErrBudget, Detail: "the peak has no bound", Fix: "bind the dimensions with --dim"}
@@ -429,6 +429,10 @@ func (p *planned) overBudget(fit *fitting, free []weir.Dimension, budget int64, 
 	}
 	if fit != nil {
 		fit.explain(e, p, free)
+	}
+	var least *weir.Error
+	if errors.As(refused, &least) && least.Budget > 0 {
+		e.Fix += fmt.Sprintf("; --budget %d works for all", least.Budget)
 	}
 	return e
 }

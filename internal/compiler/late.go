@@ -116,7 +116,7 @@ func (c *Compiled) planLate(a *assembly, solve solver) error {
 			p.Buffers = append(p.Buffers, memplan.Buffer{Name: b.Name, Size: lateSize(a.from, b), First: life.First,
 				Last: life.Last})
 		}
-		live.Alias(a.from, a.time, roots, &p)
+		live.Alias(a.from, a.time, roots, &p, nil)
 		var err error
 		if l.Plan, err = c.solve(a, l.Name, p, roots, memplan.Options{Prefix: l.Name + ".", Layouts: 1}, solve); err != nil {
 			return err

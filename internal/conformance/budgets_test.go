@@ -3,6 +3,7 @@ package conformance
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"testing"
 
 	"github.com/weirml/weir"
@@ -140,4 +141,51 @@ func TestNothingInPieces(t *testing.T) {
 			t.Errorf("%d rows: nothing is computed in pieces", rows)
 		}
 	}
+}
+
+// TestStatedIsGranted: the bytes that the certificate of a program for all sizes states for some of them are granted as
+// a budget for these, and kept, also where code for one size is larger.
+func TestStatedIsGranted(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join("..", "..", "testdata", "memory", "proved", "*.weir"))
+	if err != nil || len(files) == 0 {
+		t.Fatal(err, len(files))
+	}
+	tried := 0
+	for _, file := range files {
+		m, err := weir.Load(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		free, err := weir.Compile(t.Context(), m, weir.Options{Threads: 1})
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		for _, size := range []int64{1, 2, 7, 16} {
+			at, o := weir.Dims{}, weir.Options{Threads: 1, Dims: map[string]weir.Range{}}
+			for _, d := range free.Dims() {
+				at[d.Name], o.Dims[d.Name] = size, weir.Range{Min: size, Max: size}
+			}
+			if o.Budget, err = free.Memory().Peak(1, at); err != nil || len(at) == 0 {
+				continue // not a size of this model
+			}
+			p, err := weir.Compile(t.Context(), m, o)
+			if err != nil {
+				t.Errorf("%s at %d: %d bytes are stated: %v", filepath.Base(file), size, o.Budget, err)
+				continue
+			}
+			tried++
+			if peak, err := p.Memory().Peak(1, at); err != nil || peak > o.Budget {
+				t.Errorf("%s at %d: a peak of %d within %d: %v", filepath.Base(file), size, peak, o.Budget, err)
+			}
+			for name := range at {
+				if err := p.Check(weir.Dims{name: size + 1}); err == nil {
+					t.Errorf("%s for %s = %d takes %d", filepath.Base(file), name, size, size+1)
+				}
+			}
+			p.Close()
+		}
+		free.Close()
+		m.Close()
+	}
+	t.Logf("%d programs", tried)
 }

@@ -21,6 +21,7 @@ type profile struct {
 	last    []int
 	bytes   []int64
 	uses    map[*loop.Buffer][]int // the steps that mention a root buffer
+	writes  map[*loop.Buffer][]int // see writers; nil until it is called
 }
 
 // profile computes the profile of an order of the steps, with in-place results aliased to their operands. The order
@@ -50,7 +51,7 @@ func (s *squeezer) profile(body []loop.Step) *profile {
 			Last: life.Last})
 		p.roots = append(p.roots, b)
 	}
-	live.Alias(s.m, t, p.roots, &p.problem)
+	live.Alias(s.m, t, p.roots, &p.problem, s.inPlace)
 	n := len(p.roots)
 	p.live, p.group, p.first, p.last, p.bytes = make([]int64, p.problem.Steps), make([]int, n), make([]int, n),
 		make([]int, n), make([]int64, n)
@@ -90,4 +91,31 @@ func (p *profile) peak() (bytes int64, steps int) {
 		}
 	}
 	return bytes, steps
+}
+
+// writers returns the indices of the steps of an order that write a root buffer, or that have a body that mentions it;
+// for a step of the host, every buffer is written.
+func (p *profile) writers(body []loop.Step, b *loop.Buffer) []int {
+	if p.writes == nil {
+		p.writes = map[*loop.Buffer][]int{}
+		for i, step := range body {
+			_, writes, _ := live.Operands(step)
+			for _, x := range writes {
+				x = x.Root()
+				if list := p.writes[x]; len(list) == 0 || list[len(list)-1] != i {
+					p.writes[x] = append(list, i)
+				}
+			}
+		}
+	}
+	return p.writes[b]
+}
+
+// reads reports whether a step of an order, which mentions a root buffer, has no body and only reads the buffer.
+func (p *profile) reads(body []loop.Step, i int, b *loop.Buffer) bool {
+	if host, is := body[i].(*loop.Host); is {
+		return !slices.ContainsFunc(host.Out, func(x *loop.Buffer) bool { return x != nil && x.Root() == b })
+	}
+	_, writes := slices.BinarySearch(p.writers(body, b), i)
+	return !writes
 }

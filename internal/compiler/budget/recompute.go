@@ -22,11 +22,11 @@ func (s *squeezer) optimal(body []loop.Step, target int64) []loop.Step {
 	}
 	var options []option
 	for _, b := range p.roots {
-		for at := range p.live {
-			if b.Reserved {
-				break
+		for i := range p.uses[b] {
+			if b.Reserved || i == 0 {
+				continue
 			}
-			g, ok := p.idle(body, b, at)
+			g, ok := p.idle(body, b, p.time.At[body[p.uses[b][i-1]]].Last+1)
 			if !ok || slices.Contains(options, option{b, g}) || s.recompute(body, p, b, g) == nil {
 				continue
 			}
@@ -86,13 +86,13 @@ func (s *squeezer) recompute(body []loop.Step, p *profile, b *loop.Buffer, g gap
 		if anew[b] != nil {
 			return true
 		}
-		at := maker(body[:g.next], b)
+		at := p.maker(body, g.next, b)
 		if at < 0 || depth > deepest || s.bytes[b] < 0 {
 			return false
 		}
 		reads, writes, _ := live.Operands(body[at])
 		for _, x := range writes {
-			if x.View != nil || x.Kind != loop.Temp || maker(body, x) != at {
+			if x.View != nil || x.Kind != loop.Temp || p.maker(body, len(body), x) != at {
 				return false
 			}
 		}
@@ -106,8 +106,8 @@ func (s *squeezer) recompute(body []loop.Step, p *profile, b *loop.Buffer, g gap
 			if root.Kind != loop.Temp || anew[root] != nil {
 				continue
 			}
-			if slices.ContainsFunc(body[at:g.next], func(step loop.Step) bool {
-				return live.Mentions(step, root) && !reader(step, root)
+			if slices.ContainsFunc(p.uses[root], func(i int) bool {
+				return i >= at && i < g.next && !p.reads(body, i, root)
 			}) {
 				return false // a step between overwrites the operand
 			}
@@ -147,31 +147,23 @@ func (s *squeezer) recompute(body []loop.Step, p *profile, b *loop.Buffer, g gap
 	return c
 }
 
-// maker returns the index of the only step that writes a root buffer, if it may run twice: a launch that updates no
-// argument, or a copy out of a file. It returns −1 otherwise.
-func maker(body []loop.Step, b *loop.Buffer) int {
-	at := -1
-	for i, step := range body {
-		_, writes, _ := live.Operands(step)
-		if !slices.ContainsFunc(writes, func(x *loop.Buffer) bool { return x.Root() == b }) {
-			continue
-		}
-		if at >= 0 {
-			return -1
-		}
-		switch step := step.(type) {
-		case *loop.Launch:
-			if slices.ContainsFunc(step.Kernel.Params, func(p *loop.Param) bool { return p.Access == loop.Update }) {
-				return -1
-			}
-		case *loop.Copy:
-			if !step.From.Away() {
-				return -1
-			}
-		default:
-			return -1
-		}
-		at = i
+// maker returns the index of the only step before another that writes a root buffer, if it may run twice: a launch that
+// updates no argument, or a copy out of a file. It returns −1 otherwise.
+func (p *profile) maker(body []loop.Step, before int, b *loop.Buffer) int {
+	all := p.writers(body, b)
+	if len(all) == 0 || all[0] >= before || len(all) > 1 && all[1] < before {
+		return -1
 	}
-	return at
+	switch step := body[all[0]].(type) {
+	case *loop.Launch:
+		if slices.ContainsFunc(step.Kernel.Params, func(p *loop.Param) bool { return p.Access == loop.Update }) {
+			return -1
+		}
+		return all[0]
+	case *loop.Copy:
+		if step.From.Away() {
+			return all[0]
+		}
+	}
+	return -1
 }

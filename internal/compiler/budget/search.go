@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/weirml/weir/internal/compiler/live"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/loop"
@@ -19,13 +20,15 @@ type search struct {
 	budget Budget
 	ask    func() error // returns an error to stop the search
 	saved  []Saving
+
+	inPlace map[live.Overwrite]bool // see live.Alias
 }
 
 // Within makes a compilation keep within a budget by any of the savings; it may rewrite m and make the kernels again
 // from it. It returns the savings and the bytes that the compilation then takes: if nothing is enough, the fewest that
 // it reached, which are more than the budget.
 func Within(c Compilation, m *ir.Module, b Budget) (saved []Saving, bytes int64, err error) {
-	k := &search{Compilation: c, m: m, budget: b, ask: m.Ask}
+	k := &search{Compilation: c, m: m, budget: b, ask: m.Ask, inPlace: map[live.Overwrite]bool{}}
 	bytes, err = k.within()
 	return k.saved, bytes, err
 }
@@ -33,7 +36,7 @@ func Within(c Compilation, m *ir.Module, b Budget) (saved []Saving, bytes int64,
 // OfLoops is Within for a module whose kernels cannot be made again from ir, so that nothing is computed in pieces. The
 // search stops with the error that ask returns.
 func OfLoops(c Compilation, b Budget, ask func() error) (saved []Saving, bytes int64, err error) {
-	k := &search{Compilation: c, budget: b, ask: ask}
+	k := &search{Compilation: c, budget: b, ask: ask, inPlace: map[live.Overwrite]bool{}}
 	bytes, err = k.loops()
 	return k.saved, bytes, err
 }

@@ -34,6 +34,7 @@ type squeezer struct {
 	page        int64
 	kernels     map[string]*loop.Kernel // new kernels by their text without the name
 	kernelNames map[string]bool
+	inPlace     map[live.Overwrite]bool // see live.Alias
 }
 
 // newSqueezer returns a squeezer for the module as it is now. Its bounded method must be called before the others.
@@ -41,7 +42,11 @@ func newSqueezer(c Compilation, b Budget) *squeezer {
 	s := &squeezer{c: c, m: c.Loop(), budget: b, ask: func() error {
 		return nil
 	}, sizes: map[*loop.Buffer]sym.Expr{}, bytes: map[*loop.Buffer]int64{}, names: map[string]bool{}, choices: mostChoices,
-		kernels: map[string]*loop.Kernel{}, kernelNames: map[string]bool{}}
+		kernels: map[string]*loop.Kernel{}, kernelNames: map[string]bool{},
+		inPlace: map[live.Overwrite]bool{}}
+	if k, is := c.(*search); is {
+		s.inPlace = k.inPlace
+	}
 	s.value = func(name sym.Name) (int64, bool) {
 		r, ok := c.Loop().Dims.Get(name)
 		return r.Max, ok && r.Max != sym.NoMax
@@ -228,22 +233,13 @@ func (p *profile) idle(body []loop.Step, b *loop.Buffer, at int) (gap, bool) {
 		switch {
 		case when.Last < at:
 			g.last = i
-		case when.First <= at || !reader(step, b):
+		case when.First <= at || !p.reads(body, i, b):
 			return g, false
 		case g.next < 0:
 			g.next = i
 		}
 	}
 	return g, g.last >= 0 && g.next >= 0
-}
-
-// reader reports whether a step has no body and only reads a root buffer.
-func reader(step loop.Step, b *loop.Buffer) bool {
-	_, writes, simple := live.Operands(step)
-	if host, is := step.(*loop.Host); is {
-		writes, simple = host.Out, true
-	}
-	return simple && !slices.ContainsFunc(writes, func(x *loop.Buffer) bool { return x != nil && x.Root() == b })
 }
 
 // without returns the change that keeps a buffer out of memory around a step number; nil if none is possible.

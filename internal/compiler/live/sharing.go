@@ -79,8 +79,9 @@ func decided(m *loop.Module, b *loop.Buffer) bool {
 
 // Alias lets kernels compute in place: a result takes the storage of an operand whose live range ends there, if the
 // kernel reads each element before it overwrites it. The target of a copy takes the storage of a source whose live
-// range ends there; the copy then moves nothing.
-func Alias(m *loop.Module, t *Timeline, roots []*loop.Buffer, p *memplan.Problem) {
+// range ends there; the copy then moves nothing. known remembers which kernels compute in place between calls for
+// modules with the same dimensions; it may be nil.
+func Alias(m *loop.Module, t *Timeline, roots []*loop.Buffer, p *memplan.Problem, known map[Overwrite]bool) {
 	index := map[*loop.Buffer]int{}
 	for i, b := range roots {
 		index[b] = i
@@ -110,7 +111,7 @@ func Alias(m *loop.Module, t *Timeline, roots []*loop.Buffer, p *memplan.Problem
 					!p.Buffers[i].Size.Equal(p.Buffers[o].Size) || in.DType.Bits() != out.DType.Bits() || !OnlyOperand(l, in.Root()) {
 					continue
 				}
-				if !taken[i] && (InPlace(l.Kernel, r, w) || InPlaceByBoxes(l.Kernel, m.Dims, r, w)) {
+				if !taken[i] && overwrites(known, m.Dims, Overwrite{l.Kernel, r, w}) {
 					p.Buffers[o].Alias = &memplan.Alias{Of: i}
 					taken[i] = true
 					break
@@ -118,6 +119,24 @@ func Alias(m *loop.Module, t *Timeline, roots []*loop.Buffer, p *memplan.Problem
 			}
 		}
 	})
+}
+
+// Overwrite is a parameter R of a kernel whose storage parameter W may take.
+type Overwrite struct {
+	Kernel *loop.Kernel
+	R, W   int
+}
+
+// overwrites reports whether a kernel computes in place, and remembers it in known.
+func overwrites(known map[Overwrite]bool, dims *sym.Dims, o Overwrite) bool {
+	can, found := known[o]
+	if !found {
+		can = InPlace(o.Kernel, o.R, o.W) || InPlaceByBoxes(o.Kernel, dims, o.R, o.W)
+		if known != nil {
+			known[o] = can
+		}
+	}
+	return can
 }
 
 // OnlyOperand reports whether exactly one of a launch's arguments is a buffer or a view of it.
