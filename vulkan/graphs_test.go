@@ -512,3 +512,36 @@ func TestStory(t *testing.T) {
 		}
 	}
 }
+
+// TestProductsWithout64Bits: on a device without integers of 64 bits, products compile, and run whole on the device if
+// all extents fit 32 bits by their ranges. Otherwise the host runs them, and the program gives the reason.
+func TestProductsWithout64Bits(t *testing.T) {
+	kernels, onHost := 0, 0
+	for seed := range uint64(4) { // the seed decides whether the rows are dynamic
+		for _, size := range [][2]int64{{2048, 96}, {2048, 3}, {17, 96}, {300, 301}, {1, 1}} {
+			for _, dims := range []map[string]weir.Range{nil, {"n": {Min: 1, Max: 64}}} {
+				n := newNetwork(seed, 2, size[0])
+				if !n.dynamic && dims != nil {
+					continue
+				}
+				n.node("MatMul", []string{n.constant(dtype.F32, size[0], size[1])})
+				p, err := compile(t, n.model(), weir.Options{Target: weir.Vulkan, Limits: "minimum", Dims: dims})
+				if err != nil {
+					t.Errorf("rows are dynamic: %v, %v, %v: %v", n.dynamic, size, dims, err)
+					continue
+				}
+				_, list := p.DeviceKernels()
+				kernels += len(list)
+				for _, h := range p.OnHost() {
+					if onHost++; !n.dynamic || dims != nil || h.Reason == "" {
+						t.Errorf("rows are dynamic: %v, %v, %v: %s runs on the host: %q", n.dynamic, size, dims, h.Step, h.Reason)
+					}
+				}
+				p.Close()
+			}
+		}
+	}
+	if t.Logf("%d kernels on the device, %d on the host", kernels, onHost); kernels == 0 {
+		t.Error("no kernel is on the device")
+	}
+}

@@ -150,11 +150,12 @@ var stages = []stage{
 	{name: "schedule", when: (*compilation).schedules, run: (*compilation).improve, text: (*compilation).loops},
 	{name: "weights", run: (*compilation).settle},
 	{name: "order", run: (*compilation).order, text: (*compilation).loops},
+	// before divide, which asks whether the device takes a kernel with its checks
+	{name: "guards", run: (*compilation).guard, text: (*compilation).loops},
 	{name: "divide", when: (*compilation).divides, run: (*compilation).divide, text: (*compilation).loops},
 	{name: "copies", run: func(k *compilation) error {
 		return k.c.checkCarves()
 	}, text: func(k *compilation) string { return schedule.Copies(k.c.Loop, k.c.kept) }},
-	{name: "guards", run: (*compilation).guard, text: (*compilation).loops},
 	{name: "code", run: func(k *compilation) error { return k.c.generate(k.o) }},
 	{name: "asm", when: func(k *compilation) bool {
 		return k.o.After != nil && k.c.machineCode()

@@ -34,11 +34,13 @@ var blockFeatures = []string{Int8, Int16, Int64, Float16, Float64, Storage8, Sto
 const mostLimit = 1 << 40
 
 // ParseLimits parses a machine of blocks: words separated by commas, each of which changes the machine, which is the
-// profile "minimum" at first. A profile's name sets all limits and features; shared=16384, invocations=128, subgroup=32
-// and private=256 set one limit; a feature's name adds the feature, and -feature removes it. Malformed words are
-// ErrInput; a machine without PhysicalAddress is ErrUnsupported.
+// profile "desktop" at first, since shared=16384 asks for a real card with less memory. A profile's name sets all
+// limits and features; shared=16384, invocations=128, subgroup=32 and private=256 set one limit; a feature's name
+// adds the feature, and -feature removes it. Fewer invocations than a subgroup's make the subgroup smaller, unless
+// it is set too. Malformed words are ErrInput; a machine without PhysicalAddress is ErrUnsupported.
 func ParseLimits(source string) (Machine, error) {
-	m := profiles["minimum"]
+	m := profiles["desktop"]
+	subgroup := false // it is set
 	features := slices.Clone(m.Features)
 	limits := map[string]*int64{"shared": &m.Limits.Shared, "invocations": &m.Limits.Invocations,
 		"subgroup": &m.Limits.Subgroup, "private": &m.Limits.Private}
@@ -55,6 +57,7 @@ func ParseLimits(source string) (Machine, error) {
 				return Machine{}, diag.Inputf("limit %s is %q", name, value).WithFix("give a number from 1 to %d", int64(mostLimit))
 			}
 			*limits[name] = n
+			subgroup = subgroup || name == "subgroup"
 		case !sets && slices.Contains(blockFeatures, word):
 			features = append(features, word)
 		case !sets && strings.HasPrefix(word, "-") && slices.Contains(blockFeatures, word[1:]):
@@ -67,6 +70,9 @@ func ParseLimits(source string) (Machine, error) {
 	}
 	if !slices.Contains(features, PhysicalAddress) {
 		return Machine{}, diag.Unsupportedf("a device without %s", PhysicalAddress)
+	}
+	if !subgroup {
+		m.Limits.Subgroup = min(m.Limits.Subgroup, m.Limits.Invocations)
 	}
 	if m.Limits.Subgroup > m.Limits.Invocations {
 		return Machine{}, diag.Inputf("a subgroup of %d threads in blocks of %d", m.Limits.Subgroup, m.Limits.Invocations)

@@ -15,6 +15,7 @@ import operator
 from typing import Any, Callable, Collection, Sequence
 
 import torch
+import torch._dynamo.exc
 import torch.fx
 from torch._decomp import core_aten_decompositions
 from torch._dynamo.backends.common import aot_autograd
@@ -247,5 +248,12 @@ def backend(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], **options: 
         partition_fn=min_cut_rematerialization_partition,
         decompositions=_decompositions(),
     )
-    compiled: Callable[..., Any] = compiler(gm, example_inputs)
+    compiled: Callable[..., Any] = gm.forward
+    try:
+        compiled = compiler(gm, example_inputs)
+    except torch._dynamo.exc.TorchDynamoException:  # dynamo's own control flow
+        raise
+    except Exception as error:  # AOTAutograd cannot trace the graph
+        why = str(error).split("\n")[0]
+        _warn(f"{type(error).__name__}: {why}")
     return compiled

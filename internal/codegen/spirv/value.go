@@ -66,6 +66,9 @@ func (w *writer) expr(e loop.Expr) value {
 		if e.Type == x.dt {
 			return x
 		}
+		if e.Type == dtype.I64 && x.dt == dtype.Bool {
+			return value{id: w.fromBool(dtype.I32, x.id), dt: e.Type, narrow: true}
+		}
 		return value{id: w.cast(e.Type, x, !e.Wrap), dt: e.Type}
 	}
 	w.bug("an expression of type %T", e)
