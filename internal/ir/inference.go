@@ -18,7 +18,8 @@ const MaxKnown = 4096
 type Inference struct {
 	Module *Module
 	fresh  map[string]int
-	names  map[string]int // of the module's values, for builders: how often a name was asked for
+	names  map[string]int        // of the module's values, for builders: how often a name was asked for
+	meant  map[*Value][]sym.Expr // elements that are not certain; see Learn
 }
 
 // NewInference begins inference over a module; its Dims and Requires grow as nodes are inferred.
@@ -181,8 +182,10 @@ func (c *Inference) Elements(v *Value, reader string, lo, hi int64) ([]sym.Expr,
 
 // ElementsWithin is Elements with an upper bound over the dimensions.
 func (c *Inference) ElementsWithin(v *Value, reader string, lo int64, hi sym.Expr) ([]sym.Expr, error) {
-	if v.Known != nil {
-		return v.Known, nil
+	if known := c.Settle(v, func(cond sym.Cond, why string) error {
+		return c.RequireOf(reader, "", 0, cond, why)
+	}); known != nil {
+		return known, nil
 	}
 	if !v.Type.DType.IsInt() && v.Type.DType != dtype.Bool {
 		return nil, diag.Inputf("%s must be integers, not %s", v.Name, v.Type.DType).AtTensor(v.Name)

@@ -312,7 +312,9 @@ func (c *widthCollector) value(e Expr) {
 	WalkExpr(e, func(e Expr) {
 		switch e := e.(type) {
 		case *Index:
-			c.integer(e.X, "an integer")
+			if _, alone := e.X.Name(); !alone { // a dimension is any number of 64 bits
+				c.integer(e.X, "an integer")
+			}
 		case *Load:
 			c.access(e.From, e.Index)
 		}

@@ -40,29 +40,27 @@ func castShape(c *ir.Inference, n *ir.Node) error {
 		return fault(n, "no type to cast to")
 	}
 	v := n.Result(0, ir.Type{DType: to, Shape: x.Type.Shape})
-	if to.IsInt() && x.Known != nil {
-		known := make([]sym.Expr, len(x.Known))
-		for i, e := range x.Known {
-			var ok bool
-			if known[i], ok = wrapped(c.Dims(), to, e); !ok {
-				return nil
-			}
-		}
-		v.Known = known
-	} else if to == dtype.Bool && x.Known != nil {
-		known := make([]sym.Expr, len(x.Known))
-		for i, e := range x.Known {
+	elements, certain := c.Knows(x)
+	if elements == nil || !to.IsInt() && to != dtype.Bool {
+		return nil
+	}
+	known := make([]sym.Expr, len(elements))
+	for i, e := range elements {
+		if number, fixed := e.Const(); fixed && to.IsInt() {
+			e = element(to, loop.FromInt(to, number))
+		} else if to == dtype.Bool {
 			switch c.Dims().EQ(e, sym.Const(0)) {
 			case sym.Yes:
-				known[i] = sym.Const(0)
+				e = sym.Const(0)
 			case sym.No:
-				known[i] = one
+				e = one
 			default:
 				return nil
 			}
 		}
-		v.Known = known
+		known[i] = e
 	}
+	c.Learn(v, known, certain)
 	return nil
 }
 

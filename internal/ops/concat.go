@@ -105,14 +105,15 @@ func concatShape(c *ir.Inference, n *ir.Node) error {
 	if len(shape) != 1 {
 		return nil
 	}
-	known := []sym.Expr{}
+	known, certain := []sym.Expr{}, true
 	for _, x := range n.Inputs {
-		if x.Known == nil || len(known)+len(x.Known) > ir.MaxKnown {
+		elements, sure := c.Knows(x)
+		if elements == nil || len(known)+len(elements) > ir.MaxKnown {
 			return nil
 		}
-		known = append(known, x.Known...)
+		known, certain = append(known, elements...), certain && sure
 	}
-	v.Known = known
+	c.Keep(v, known, certain)
 	return nil
 }
 

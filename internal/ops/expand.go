@@ -65,7 +65,7 @@ func expandShape(c *ir.Inference, n *ir.Node) error {
 		return err
 	}
 	v := n.Result(0, ir.Type{DType: x.Type.DType, Shape: shape})
-	knownPick(c, v, x, func(at []int64) []sym.Expr {
+	knownPick(c, v, x, true, func(at []int64) []sym.Expr {
 		return broadcastIndex(ir.Constants(at), Settled(c.Dims(), x.Type.Shape))
 	})
 	return nil

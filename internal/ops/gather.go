@@ -88,9 +88,10 @@ func gatherShape(c *ir.Inference, n *ir.Node) error {
 	}
 	shape := append(append(append([]sym.Expr{}, x.Type.Shape[:axis]...), indices.Type.Shape...), x.Type.Shape[axis+1:]...)
 	v := n.Result(0, ir.Type{DType: x.Type.DType, Shape: shape})
-	if sizes, static := constants(indices.Type.Shape); static && indices.Known != nil {
-		knownPick(c, v, x, func(at []int64) []sym.Expr {
-			index := indices.Known[broadcastFlat(at[axis:axis+len(sizes)], sizes)]
+	elements, certain := c.Knows(indices)
+	if sizes, static := constants(indices.Type.Shape); static && elements != nil {
+		knownPick(c, v, x, certain, func(at []int64) []sym.Expr {
+			index := elements[broadcastFlat(at[axis:axis+len(sizes)], sizes)]
 			if c.Dims().LT(index, sym.Const(0)) == sym.Yes {
 				index = index.Add(x.Type.Shape[axis])
 			}

@@ -1,6 +1,7 @@
 package ops
 
 import (
+	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
@@ -46,6 +47,60 @@ func integersMean(e *ir.Evaluation, n *ir.Node, _ []*tensor.Tensor) ([]*tensor.T
 	return []*tensor.Tensor{out}, err
 }
 
+// largestIndex is the largest magnitude up to which the numbers of a kernel are exact, and longest the largest extent
+// for which an element is written as one: see loop.Width.
+const (
+	largestIndex = 1 << 60
+	longest      = 1 << 31
+)
+
+// integer returns a symbolic integer as an i64 value. If numbers on the way may be large, it is computed as data: the
+// numbers of a kernel are limited, while sums and products of data may leave 64 bits and come back.
+func (k *Nest) integer(e sym.Expr) loop.Expr {
+	m := sym.NewMeasure()
+	for _, name := range e.Vars() {
+		if r, ok := k.D.Get(name); ok && r.Min >= 0 {
+			m.Set(name, sym.Range{Min: r.Min, Max: max(r.Min, min(r.Max, longest))})
+		}
+	}
+	if _, size := m.Of(e); size <= largestIndex {
+		return loop.At(e)
+	}
+	number, terms := e.Terms()
+	var total loop.Expr = loop.Integer(dtype.I64, number)
+	for _, t := range terms {
+		var product loop.Expr = loop.Integer(dtype.I64, t.Coef)
+		for i, f := range t.Factors {
+			if x := k.factor(f); i == 0 && t.Coef == 1 {
+				product = x
+			} else {
+				product = loop.Apply2(loop.Mul, product, x)
+			}
+		}
+		total = loop.Apply2(loop.Add, total, product)
+	}
+	return total
+}
+
+// factor is integer for a factor of a product.
+func (k *Nest) factor(f sym.Factor) loop.Expr {
+	combine, ok := map[sym.FactorKind]loop.BinaryOp{sym.Least: loop.Min, sym.Greatest: loop.Max,
+		sym.Remainder: loop.FloorMod, sym.FloorQuotient: loop.Div,
+		sym.FactorProduct: loop.Mul, sym.FactorSum: loop.Add}[f.Kind]
+	if !ok {
+		return loop.At(f.Expr())
+	}
+	x := k.integer(f.Args[0])
+	for _, arg := range f.Args[1:] {
+		y := k.integer(arg)
+		if f.Kind == sym.FloorQuotient {
+			x = loop.Apply2(loop.Sub, x, loop.Apply2(loop.FloorMod, x, y))
+		}
+		x = loop.Apply2(combine, x, y)
+	}
+	return x
+}
+
 // integersStores lowers integers: one store for each element.
 func integersStores(k *Nest, n *ir.Node) {
 	out := k.Out[0]
@@ -56,7 +111,7 @@ func integersStores(k *Nest, n *ir.Node) {
 	shape, _ := constants(out.Shape)
 	flat := 0
 	tensor.Each(shape, func(at []int64) {
-		k.Store(out, ir.Constants(at), loop.Convert(out.DType, loop.At(elements[flat])))
+		k.Store(out, ir.Constants(at), loop.Convert(out.DType, k.integer(elements[flat])))
 		flat++
 	})
 }

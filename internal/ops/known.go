@@ -11,33 +11,48 @@ import (
 )
 
 // known applies an integer function to elements that are known, so that shape arithmetic stays known.
-func known(d *sym.Dims, v *ir.Value, f loop.UnaryOp, x []sym.Expr) {
-	if x == nil || f != loop.Neg && f != loop.Not {
+func known(c *ir.Inference, v *ir.Value, f loop.UnaryOp, x *ir.Value) {
+	elements, certain := c.Knows(x)
+	if elements == nil || !x.Type.DType.IsInt() && x.Type.DType != dtype.Bool || v.Type.DType.IsFloat() {
 		return
 	}
-	known := make([]sym.Expr, len(x))
-	for i, e := range x {
-		ok := true
-		if f == loop.Neg {
-			e, ok = wrapped(d, v.Type.DType, e.Neg())
-		} else {
-			e = one.Sub(e)
-		}
-		if !ok {
+	known := make([]sym.Expr, len(elements))
+	for i, e := range elements {
+		number, fixed := e.Const()
+		switch {
+		case fixed && f.Accepts(x.Type.DType):
+			known[i] = element(v.Type.DType, loop.EvalUnary(f, x.Type.DType, loop.FromInt(x.Type.DType, number)))
+		case f == loop.Neg:
+			known[i] = e.Neg()
+		case f == loop.Not && x.Type.DType == dtype.Bool:
+			known[i] = one.Sub(e)
+		default:
 			return
 		}
-		known[i] = e
 	}
-	v.Known = known
+	c.Learn(v, known, certain)
 }
+
+// element returns the element of type dt with the given bits.
+func element(dt dtype.DType, bits uint64) sym.Expr { return sym.Const(loop.ToInt(dt, bits)) }
 
 // knownBinary holds the integer functions that have a symbolic counterpart.
 var knownBinary = map[loop.BinaryOp]func(d *sym.Dims, x, y sym.Expr) (sym.Expr, bool){
 	loop.Add: func(_ *sym.Dims, x, y sym.Expr) (sym.Expr, bool) { return x.Add(y), true },
 	loop.Sub: func(_ *sym.Dims, x, y sym.Expr) (sym.Expr, bool) { return x.Sub(y), true },
 	loop.Mul: func(_ *sym.Dims, x, y sym.Expr) (sym.Expr, bool) { return x.Mul(y), true },
-	loop.Min: func(_ *sym.Dims, x, y sym.Expr) (sym.Expr, bool) { return x.Min(y), true },
-	loop.Max: func(_ *sym.Dims, x, y sym.Expr) (sym.Expr, bool) { return x.Max(y), true },
+	loop.Min: func(d *sym.Dims, x, y sym.Expr) (sym.Expr, bool) {
+		if low, _, ok := ranked(d, x, y); ok {
+			return low, true
+		}
+		return x.Min(y), true
+	},
+	loop.Max: func(d *sym.Dims, x, y sym.Expr) (sym.Expr, bool) {
+		if _, high, ok := ranked(d, x, y); ok {
+			return high, true
+		}
+		return x.Max(y), true
+	},
 	loop.Div: byDivisor(func(d *sym.Dims, x, y sym.Expr) sym.Expr {
 		if d.LE(sym.Const(0), x) == sym.Yes {
 			return x.FloorDiv(y)
@@ -92,43 +107,79 @@ func truth(prove func(d *sym.Dims, x, y sym.Expr) sym.Truth, decide func(x, y sy
 	}
 }
 
+// ranked returns the lesser and the greater of x and y, if one of them is a number; ok is false if they are not known.
+func ranked(d *sym.Dims, x, y sym.Expr) (low, high sym.Expr, ok bool) {
+	_, a := x.Const()
+	_, b := y.Const()
+	switch {
+	case !a && !b:
+	case d.LE(x, y) == sym.Yes:
+		return x, y, true
+	case d.LE(y, x) == sym.Yes:
+		return y, x, true
+	}
+	return x, y, false
+}
+
+// combine applies an integer function to two elements of type dt; out is the type of the result. Numbers wrap as in a
+// run. ok is false if the result is not known.
+func combine(c *ir.Inference, f loop.BinaryOp, dt, out dtype.DType, x, y sym.Expr) (e sym.Expr, ok bool) {
+	x, y = settledExtent(c.Dims(), x), settledExtent(c.Dims(), y)
+	a, fixedA := x.Const()
+	b, fixedB := y.Const()
+	if fixedA && fixedB {
+		return element(out, loop.EvalBinary(f, dt, loop.FromInt(dt, a), loop.FromInt(dt, b))), f.Accepts(dt)
+	}
+	apply, ok := knownBinary[f]
+	if !ok || (f == loop.And || f == loop.Or) && dt != dtype.Bool {
+		return sym.Expr{}, false
+	}
+	return apply(c.Dims(), x, y)
+}
+
 // known2 applies an integer function to two operands whose elements are known.
 func known2(c *ir.Inference, v *ir.Value, f loop.BinaryOp, a, b *ir.Value) {
-	apply, ok := knownBinary[f]
-	if !ok || (f == loop.And || f == loop.Or) && a.Type.DType != dtype.Bool {
+	dt := a.Type.DType
+	if !dt.IsInt() && dt != dtype.Bool {
 		return
 	}
-	if f == loop.And && (allAre(a.Known, 0) || allAre(b.Known, 0)) || f == loop.Or &&
-		(allAre(a.Known, 1) || allAre(b.Known, 1)) {
-		// One operand decides the result.
+	knownA, certainA := c.Knows(a)
+	knownB, certainB := c.Knows(b)
+	if dt == dtype.Bool && (f == loop.And || f == loop.Or) {
+		decides := int64(0)
 		if f == loop.Or {
-			knownAs(v, one)
-		} else {
-			knownAs(v, sym.Const(0))
+			decides = 1
 		}
-		return
+		for _, x := range []*ir.Value{a, b} { // one operand may decide the result
+			if allAre(x.Known, decides) {
+				knownAs(v, sym.Const(decides))
+				return
+			}
+		}
 	}
-	if a.Known == nil || b.Known == nil {
+	if knownA == nil || knownB == nil {
 		return
 	}
 	shape, okShape := constants(v.Type.Shape)
 	sa, okA := constants(a.Type.Shape)
 	sb, okB := constants(b.Type.Shape)
-	if !okShape || !okA || !okB {
+	if count, err := tensor.Count(shape); !okShape || !okA || !okB || err != nil || count > ir.MaxKnown {
 		return
 	}
-	var out []sym.Expr
+	out, ok := []sym.Expr{}, true
 	tensor.Each(shape, func(at []int64) {
-		e, fine := apply(c.Dims(), a.Known[broadcastFlat(at, sa)], b.Known[broadcastFlat(at, sb)])
-		e, fits := wrapped(c.Dims(), v.Type.DType, e)
-		ok = ok && fine && fits
-		out = append(out, e)
-	})
-	if ok && len(out) <= ir.MaxKnown && (!f.Test() || fewChoices(out)) {
-		if out == nil {
-			out = []sym.Expr{}
+		if ok {
+			var e sym.Expr
+			e, ok = combine(c, f, dt, v.Type.DType, knownA[broadcastFlat(at, sa)], knownB[broadcastFlat(at, sb)])
+			out = append(out, e)
 		}
-		v.Known = out
+	})
+	switch certain := certainA && certainB; {
+	case !ok || f.Test() && !fewChoices(out):
+	case f == loop.Add || f == loop.Sub || f == loop.Mul:
+		c.Learn(v, out, certain)
+	default: // never outside the range of the operands
+		c.Keep(v, out, certain)
 	}
 }
 
@@ -153,20 +204,6 @@ func knownAs(v *ir.Value, e sym.Expr) {
 	if n, ok := product(v.Type.Shape).Const(); ok && n <= ir.MaxKnown {
 		v.Known = slices.Repeat([]sym.Expr{e}, int(n))
 	}
-}
-
-// wrapped returns an integer as an element of type dt; ok is false if this is not certain. Dimensions are sizes, which
-// are taken to fit tensors of 32 bits.
-func wrapped(d *sym.Dims, dt dtype.DType, e sym.Expr) (sym.Expr, bool) {
-	if v, ok := e.Const(); ok {
-		v = loop.ToInt(dt, loop.FromInt(dt, v))
-		return sym.Const(v), dt != dtype.U64 || v >= 0
-	}
-	if dt == dtype.I64 || dt == dtype.I32 {
-		return e, true
-	}
-	return e, dt != dtype.U64 && d.LE(sym.Const(dt.MinInt()), e) == sym.Yes &&
-		d.LE(e, sym.Const(int64(dt.MaxInt()))) == sym.Yes
 }
 
 // constants returns the sizes of a shape; ok is false if an extent is not a number.

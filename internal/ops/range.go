@@ -45,17 +45,21 @@ func rangeShape(c *ir.Inference, n *ir.Node) error {
 	}
 	v := n.Result(0, ir.Type{DType: start.Type.DType, Shape: []sym.Expr{extent}})
 	count, ok := extent.Const()
-	if ok && count <= ir.MaxKnown && start.Known != nil && delta.Known != nil {
-		v.Known = make([]sym.Expr, count)
-		for i := range v.Known {
-			var fits bool
-			if v.Known[i], fits = wrapped(c.Dims(), v.Type.DType,
-				start.Known[0].Add(delta.Known[0].Mul(sym.Const(int64(i))))); !fits {
-				v.Known = nil
-				return nil
-			}
-		}
+	from, certainFrom := c.Knows(start)
+	by, certainBy := c.Knows(delta)
+	if !ok || count > ir.MaxKnown || from == nil || by == nil {
+		return nil
 	}
+	known, dt := make([]sym.Expr, count), v.Type.DType
+	for i := range known {
+		step, fine := combine(c, loop.Mul, dt, dt, by[0], element(dt, loop.FromInt(dt, int64(i))))
+		at, fits := combine(c, loop.Add, dt, dt, from[0], step)
+		if !fine || !fits {
+			return nil
+		}
+		known[i] = at
+	}
+	c.Learn(v, known, certainFrom && certainBy)
 	return nil
 }
 

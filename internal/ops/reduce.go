@@ -256,17 +256,17 @@ func (r reduction) shape(c *ir.Inference, n *ir.Node) error {
 		return err
 	}
 	v := n.Result(0, ir.Type{DType: x.DType, Shape: shape})
-	if known := n.Inputs[0].Known; known != nil && len(axes) == len(x.Shape) && len(known) > 0 && r.before == nil &&
+	if known, certain := c.Knows(n.Inputs[0]); len(axes) == len(x.Shape) && len(known) > 0 && r.before == nil &&
 		r.after == nil {
 		total := known[0]
 		for _, e := range known[1:] {
-			next, ok := knownBinary[r.combine](c.Dims(), total, e)
+			next, ok := combine(c, r.combine, x.DType, x.DType, total, e)
 			if !ok {
 				return nil
 			}
 			total = next
 		}
-		v.Known = []sym.Expr{total}
+		c.Learn(v, []sym.Expr{total}, certain)
 	}
 	return nil
 }

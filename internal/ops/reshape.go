@@ -35,7 +35,8 @@ func reshapeShape(c *ir.Inference, n *ir.Node) error {
 		"a reshape keeps the number of elements"); err != nil {
 		return err
 	}
-	n.Result(0, ir.Type{DType: x.Type.DType, Shape: shape}).Known = x.Known
+	known, certain := c.Knows(x)
+	c.Keep(n.Result(0, ir.Type{DType: x.Type.DType, Shape: shape}), known, certain)
 	return nil
 }
 

@@ -102,15 +102,17 @@ func sliceShape(c *ir.Inference, n *ir.Node) error {
 		}
 	}
 	v := n.Result(0, ir.Type{DType: x.Type.DType, Shape: shape})
-	knownPick(c, v, x, func(at []int64) []sym.Expr { return sliced(n, ir.Constants(at)) })
+	knownPick(c, v, x, true, func(at []int64) []sym.Expr { return sliced(n, ir.Constants(at)) })
 	return nil
 }
 
-// knownPick sets v's known elements from those of x: from returns the index in x of the element at index at of v.
-func knownPick(c *ir.Inference, v, x *ir.Value, from func(at []int64) []sym.Expr) {
+// knownPick sets v's known elements from those of x: from returns the index in x of the element at index at of v, and
+// certain whether the indices are certain.
+func knownPick(c *ir.Inference, v, x *ir.Value, certain bool, from func(at []int64) []sym.Expr) {
 	sizes, static := constants(v.Type.Shape)
 	source, staticX := constants(x.Type.Shape)
-	if x.Known == nil || !static || !staticX {
+	elements, sure := c.Knows(x)
+	if elements == nil || !static || !staticX {
 		return
 	}
 	if count, err := tensor.Count(sizes); err != nil || count > ir.MaxKnown {
@@ -126,11 +128,11 @@ func knownPick(c *ir.Inference, v, x *ir.Value, from func(at []int64) []sym.Expr
 			flat += i * strides[axis]
 		}
 		if ok {
-			known = append(known, x.Known[flat])
+			known = append(known, elements[flat])
 		}
 	})
 	if ok {
-		v.Known = known
+		c.Keep(v, known, certain && sure)
 	}
 }
 

@@ -51,7 +51,7 @@ func transposeShape(c *ir.Inference, n *ir.Node) error {
 		seen[p], shape[i] = true, x.Shape[p]
 	}
 	v := n.Result(0, ir.Type{DType: x.DType, Shape: shape})
-	knownPick(c, v, n.Inputs[0], func(at []int64) []sym.Expr { return unpermuted(ir.Constants(at), perm) })
+	knownPick(c, v, n.Inputs[0], true, func(at []int64) []sym.Expr { return unpermuted(ir.Constants(at), perm) })
 	return nil
 }
 

@@ -119,7 +119,7 @@ func unary(f loop.UnaryOp, takes accepts, s slope, own Def) *Def {
 			if f.Test() {
 				out = dtype.Bool
 			}
-			known(c.Dims(), n.Result(0, ir.Type{DType: out, Shape: t.Shape}), f, n.Inputs[0].Known)
+			known(c, n.Result(0, ir.Type{DType: out, Shape: t.Shape}), f, n.Inputs[0])
 			return nil
 		},
 		Mean: func(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {

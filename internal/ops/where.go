@@ -39,21 +39,37 @@ func whereShape(c *ir.Inference, n *ir.Node) error {
 	}
 	v := n.Result(0, ir.Type{DType: x.Type.DType, Shape: shape})
 	sizes, static := constants(shape)
-	if cond.Known == nil || x.Known == nil || y.Known == nil || !static {
+	if count, err := tensor.Count(sizes); !static || err != nil || count > ir.MaxKnown {
 		return nil
 	}
-	operand := func(v *ir.Value, at []int64) sym.Expr {
-		s, _ := constants(v.Type.Shape)
-		return v.Known[broadcastFlat(at, s)]
+	var operands [3][]sym.Expr
+	certain := true
+	for i, in := range n.Inputs {
+		known, sure := c.Knows(in)
+		if known == nil {
+			return nil
+		}
+		operands[i], certain = known, certain && sure
 	}
-	if !fewChoices(cond.Known) {
+	if !fewChoices(operands[0]) {
 		return nil
 	}
-	v.Known = []sym.Expr{}
+	known := []sym.Expr{}
 	tensor.Each(sizes, func(at []int64) {
-		choice, yes, no := operand(cond, at), operand(x, at), operand(y, at)
-		v.Known = append(v.Known, no.Add(choice.Mul(yes.Sub(no))))
+		operand := func(i int) sym.Expr {
+			s, _ := constants(n.Inputs[i].Type.Shape)
+			return operands[i][broadcastFlat(at, s)]
+		}
+		choice, yes, no := operand(0), operand(1), operand(2)
+		switch truth, fixed := choice.Const(); {
+		case !fixed:
+			no = no.Add(choice.Mul(yes.Sub(no)))
+		case truth != 0:
+			no = yes
+		}
+		known = append(known, no)
 	})
+	c.Keep(v, known, certain)
 	return nil
 }
 

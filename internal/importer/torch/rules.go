@@ -234,8 +234,14 @@ func floorDivide(c *call, x, y *ir.Value) *ir.Value {
 	if !x.Type.DType.IsInt() {
 		return c.unary(ops.Floor, c.binary(ops.Div, x, y))
 	}
-	rest := c.binary(ops.FloorMod, x, y)
-	return c.binary(ops.Div, c.binary(ops.Sub, x, rest), y)
+	whole := c.binary(ops.Div, x, y)
+	if !x.Type.DType.IsSigned() {
+		return whole
+	}
+	zero := ops.Scalar(c.Builder, x.Type.DType, 0)
+	inexact := c.binary(ops.Ne, c.binary(ops.FloorMod, x, y), zero)
+	below := c.binary(ops.Xor, c.binary(ops.Lt, x, zero), c.binary(ops.Lt, y, zero))
+	return c.binary(ops.Sub, whole, ops.Cast(c.Builder, c.binary(ops.And, inexact, below), x.Type.DType))
 }
 
 // rounded returns a rule for a rounding function; integers and bools stay as they are.

@@ -25,7 +25,7 @@ func (c *call) sliced(x *ir.Value) (axis int, begin, end sym.Expr) {
 	extent := x.Type.Shape[axis]
 	begin, end = c.bound(c.symOr("start", sym.Const(0)), extent), extent
 	if last := c.symOr("end", sym.Const(math.MaxInt64)); true {
-		if v, ok := last.Const(); !ok || v < math.MaxInt32 {
+		if v, ok := last.Const(); !ok || v < math.MaxInt64 {
 			end = c.bound(last, extent)
 		}
 	}

@@ -20,9 +20,9 @@ func Natural(extents []sym.Expr) []sym.Expr {
 }
 
 // Argument returns the graph's integer input of known shape that has the elements of v, in order: v itself, or the
-// value that v reshapes or casts; nil if v is computed otherwise.
+// value that v reshapes or widens; nil if v is computed otherwise.
 func (c *Call) Argument(v *ir.Value) *ir.Value {
-	for v.Node != nil && (v.Node.Op.Name() == "reshape" || v.Node.Op.Name() == "cast") && v.Type.DType.IsInt() {
+	for v.Node != nil && (v.Node.Op.Name() == "reshape" || v.Node.Op.Name() == "cast" && widens(v.Node)) {
 		v = v.Node.Inputs[0]
 	}
 	if _, known := Count(v.Type.Shape).Const(); known && v.Type.DType.IsInt() && slices.Contains(c.Module.Main.Body.Params,
@@ -32,21 +32,31 @@ func (c *Call) Argument(v *ir.Value) *ir.Value {
 	return nil
 }
 
+// widens reports whether a cast keeps every integer.
+func widens(n *ir.Node) bool {
+	from, to := n.Inputs[0].Type.DType, n.Attrs.DType("to")
+	return from.IsInt() && to.IsInt() && to.MinInt() <= from.MinInt() && to.MaxInt() >= from.MaxInt()
+}
+
 // SymbolsOf returns the elements of an integer value as symbolic integers within [lo, hi]: known ones, dimensions that
 // the caller's argument gives, or dimensions that the run binds.
 func (c *Call) SymbolsOf(v *ir.Value, lo int64, hi sym.Expr) []sym.Expr {
-	from, argument := v, c.Argument(v)
-	if v.Known == nil && argument != nil {
-		from = argument
-	}
-	out, err := c.ElementsWithin(from, c.String(), lo, hi)
-	if err != nil {
-		if e := diag.As(err, diag.ErrUnsupported); e != nil {
-			c.Fail(e.AtNode(c.Source, c.Node.OpType))
+	argument := c.Argument(v)
+	out := c.KnownOf(v)
+	if out == nil {
+		from := v
+		if argument != nil {
+			from = argument
 		}
-		c.Fail(err)
+		var err error
+		if out, err = c.ElementsWithin(from, c.String(), lo, hi); err != nil {
+			if e := diag.As(err, diag.ErrUnsupported); e != nil {
+				c.Fail(e.AtNode(c.Source, c.Node.OpType))
+			}
+			c.Fail(err)
+		}
+		v.Known = out
 	}
-	v.Known = out
 	if argument != nil {
 		// The argument may have a wider range, from another use or because the bound is not a number.
 		for _, e := range out {

@@ -162,6 +162,16 @@ func (c *Call) Type(name string) dtype.DType {
 	return dt
 }
 
+// Known returns the elements of an input as symbolic integers for a shape; nil if they are not known.
+func (c *Call) Known(i int) []sym.Expr { return c.KnownOf(c.Input(i)) }
+
+// KnownOf is Known for a value.
+func (c *Call) KnownOf(v *ir.Value) []sym.Expr {
+	return c.Settle(v, func(cond sym.Cond, why string) error {
+		return c.RequireOf(c.Source, c.Node.OpType, 0, cond, why)
+	})
+}
+
 // Symbols returns the elements of an integer input as symbolic integers: known ones, or dimensions that the run binds
 // within [lo, hi].
 func (c *Call) Symbols(i int, lo, hi int64) []sym.Expr {

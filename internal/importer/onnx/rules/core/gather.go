@@ -12,10 +12,14 @@ import (
 func gather(c *convert.Call) []*ir.Value {
 	b, x, indices := c.Builder, c.Input(0), c.Input(1)
 	axis := c.Axis(c.Int("axis", 0), len(x.Type.Shape))
-	if len(indices.Type.Shape) > 0 || len(indices.Known) != 1 || indices.Bound || x.Known != nil {
+	if known, _ := c.Knows(x); known != nil || len(indices.Type.Shape) > 0 || indices.Bound {
 		return convert.One(ops.Gather(b, x, indices, axis))
 	}
-	at, extent := indices.Known[0], x.Type.Shape[axis]
+	index := c.Known(1)
+	if len(index) != 1 {
+		return convert.One(ops.Gather(b, x, indices, axis))
+	}
+	at, extent := index[0], x.Type.Shape[axis]
 	at = c.Dims().Simplify(c.FromEnd(at, extent))
 	inside := []sym.Cond{{A: sym.Const(0), Rel: sym.LE, B: at}, {A: at, Rel: sym.LT, B: extent}}
 	for _, cond := range inside {

@@ -21,7 +21,7 @@ func reshape(c *convert.Call) []*ir.Value {
 	if c.Argument(c.In[1]) != nil {
 		return convert.One(ops.Reshape(c.Builder, x, reshapedTo(c, x, rank, keepZero)...))
 	}
-	to := c.In[1].Known
+	to := c.Known(1)
 	if to == nil {
 		return convert.One(ops.Reshape(c.Builder, x, resolved(c, x, rank, keepZero)...))
 	}
@@ -190,7 +190,7 @@ func transpose(c *convert.Call) []*ir.Value {
 // expand converts Expand.
 func expand(c *convert.Call) []*ir.Value {
 	x, rank := singleExtents(c, c.Input(0)), c.Length(1)
-	to := c.In[1].Known
+	to := c.Known(1)
 	if to == nil {
 		to = slices.Clone(c.SymbolsOf(c.In[1], 0, sym.Unlimited))
 		for i, e := range to {
@@ -207,6 +207,10 @@ func expand(c *convert.Call) []*ir.Value {
 	}
 	shape := append([]sym.Expr{}, to...)
 	for i, e := range shape {
+		at := i - len(shape) + len(x.Type.Shape)
+		if at < 0 || x.Type.Shape[at].Equal(sym.Const(1)) {
+			continue // it is combined with none
+		}
 		if _, isConst := e.Const(); !isConst && c.Dims().LE(e, sym.Const(1)) == sym.Yes {
 			c.Condition(sym.Cond{A: e, Rel: sym.EQ, B: sym.Const(1)}, "an extent that is combined with others")
 			shape[i] = sym.Const(1)
@@ -276,17 +280,21 @@ func RangeOf(c *convert.Call) []*ir.Value {
 // rangeExtent returns the number of elements of a range: max(0, ⌈(limit − start) / delta⌉).
 func rangeExtent(c *convert.Call, start, limit, delta *ir.Value) sym.Expr {
 	b := c.Builder
-	if start.Known != nil && limit.Known != nil && delta.Known != nil {
-		if step, ok := delta.Known[0].Const(); ok {
-			if step == 0 {
-				c.Fault("a range in steps of 0")
-			}
-			way := limit.Known[0].Sub(start.Known[0])
+	if by := c.KnownOf(delta); by != nil {
+		step, fixed := by[0].Const()
+		if fixed && step == 0 {
+			c.Fault("a range in steps of 0")
+		}
+		if from, to := c.KnownOf(start), c.KnownOf(limit); fixed && counts(from, to, step) {
+			way := to[0].Sub(from[0])
 			if step < 0 {
 				way, step = way.Neg(), -step
 			}
 			return c.Dims().Simplify(way.CeilDiv(sym.Const(step)).Max(sym.Const(0)))
 		}
+	}
+	if start.Type.DType == dtype.I64 {
+		return c.Decided(stepsOf(b, start, limit, delta), sym.Unlimited)[0]
 	}
 	wide := dtype.F64
 	way := ops.Binary(b, ops.Sub, ops.Cast(b, limit, wide), ops.Cast(b, start, wide))
@@ -300,6 +308,38 @@ func rangeExtent(c *convert.Call, start, limit, delta *ir.Value) sym.Expr {
 		return sym.Const(int64(n))
 	}
 	return c.Decided(ops.Cast(b, steps, dtype.I64), sym.Unlimited)[0]
+}
+
+// farBound is the largest magnitude of a range's ends and step whose arithmetic is exact in 64 bits.
+const farBound = 1 << 60
+
+// counts reports whether the number of a range's elements is an expression of its ends: they are known, and numbers
+// among them are not too far from 0.
+func counts(from, to []sym.Expr, step int64) bool {
+	if from == nil || to == nil {
+		return false
+	}
+	for _, e := range []sym.Expr{from[0], to[0], sym.Const(step)} {
+		if v, number := e.Const(); number && (v > farBound || v < -farBound) {
+			return false
+		}
+	}
+	return true
+}
+
+// stepsOf returns the number of elements of a range of i64: one more than the steps of delta that end before the limit,
+// −1 in steps of 0. Distances are computed in u64: f64 would round them, and in i64 they could wrap.
+func stepsOf(b *ir.Builder, start, limit, delta *ir.Value) *ir.Value {
+	zero := ops.Scalar(b, dtype.I64, 0)
+	up := ops.Binary(b, ops.Gt, delta, zero)
+	low, high := ops.Where(b, up, start, limit), ops.Where(b, up, limit, start)
+	wide := func(x *ir.Value) *ir.Value { return ops.Cast(b, x, dtype.U64) }
+	unit := ops.Scalar(b, dtype.U64, 1)
+	steps := ops.Binary(b, ops.Div, ops.Binary(b, ops.Sub, wide(ops.Binary(b, ops.Sub, high, low)), unit),
+		wide(ops.Where(b, up, delta, ops.Unary(b, ops.Neg, delta))))
+	count := ops.Cast(b, ops.Binary(b, ops.Add, steps, unit), dtype.I64)
+	count = ops.Where(b, ops.Binary(b, ops.Lt, low, high), count, zero)
+	return ops.Where(b, ops.Binary(b, ops.Eq, delta, zero), ops.Scalar(b, dtype.I64, -1), count)
 }
 
 // constantOfShape converts ConstantOfShape.

@@ -18,10 +18,10 @@ func cut(c *convert.Call, start, end, extent sym.Expr, step int64) (begin, lengt
 		low, last = sym.Const(-1), extent.Sub(sym.Const(1))
 	}
 	clamp := func(at, low sym.Expr) sym.Expr {
-		// The greatest integers of 64 and of 32 bits stand for the ends of the axis.
-		if v, ok := at.Const(); ok && v >= math.MaxInt32 {
-			return last
-		} else if ok && v <= math.MinInt32 {
+		if v, ok := at.Const(); ok && isEnd(c.Dims(), v, extent) {
+			if v > 0 {
+				return last
+			}
 			return low.Min(last)
 		}
 		if at = c.FromEnd(at, extent); c.Dims().LE(last, at) == sym.Yes {
@@ -37,6 +37,18 @@ func cut(c *convert.Call, start, end, extent sym.Expr, step int64) (begin, lengt
 	return c.Dims().Simplify(begin), c.Dims().Simplify(way.CeilDiv(sym.Const(step)).Max(zero))
 }
 
+// longestAxis is a length that no axis has: a bound at least as far from 0 stands for an end of the axis.
+const longestAxis = 1 << 40
+
+// isEnd reports whether a number stands for the last or the first element of an axis, whatever its length is: numbers
+// beyond every axis, and the greatest and the least integer of 32 bits unless the axis is known to be longer.
+func isEnd(d *sym.Dims, at int64, extent sym.Expr) bool {
+	if at == math.MaxInt32 || at == math.MinInt32 {
+		return d.LT(sym.Const(math.MaxInt32), extent) != sym.Yes
+	}
+	return at >= longestAxis || at <= -longestAxis
+}
+
 // slice converts Slice.
 func slice(c *convert.Call) []*ir.Value {
 	x := c.Input(0)
@@ -50,10 +62,11 @@ func slice(c *convert.Call) []*ir.Value {
 	if c.Version < 10 {
 		starts, ends, axes = ir.Constants(c.Ints("starts")), ir.Constants(c.Ints("ends")), c.Ints("axes")
 	} else {
-		known = c.Input(1).Known != nil && c.Input(2).Known != nil
+		first, last := c.Known(1), c.Known(2)
+		known = first != nil && last != nil
 		starts, ends = make([]sym.Expr, c.Length(1)), make([]sym.Expr, c.Length(2))
 		if known {
-			starts, ends = c.In[1].Known, c.In[2].Known
+			starts, ends = first, last
 		}
 		if c.Optional(3) != nil {
 			axes = c.Numbers(3)
@@ -76,6 +89,12 @@ func slice(c *convert.Call) []*ir.Value {
 		c.Fault("%d starts, %d ends, %d steps for %d axes", len(starts), len(ends), len(steps), len(axes))
 	}
 	c.Marked(axes, rank)
+	for i, step := range steps {
+		if step == 0 {
+			c.Fault("a step of 0")
+		}
+		steps[i] = min(max(step, -longestAxis), longestAxis) // takes one element at most
+	}
 	begin, extent, step := make([]sym.Expr, rank), append([]sym.Expr{}, x.Type.Shape...), make([]int64, rank)
 	for i := range step {
 		step[i] = 1
@@ -86,13 +105,11 @@ func slice(c *convert.Call) []*ir.Value {
 	}
 	for i, a := range axes {
 		axis := c.Axis(a, rank)
-		if steps[i] == 0 {
-			c.Fault("a step of 0")
-		}
-		// A step of −2⁶³ cannot be negated; a step of this length takes one element at most.
-		steps[i] = min(max(steps[i], -math.MaxInt32), math.MaxInt32)
 		step[axis] = steps[i]
 		begin[axis], extent[axis] = cut(i, x.Type.Shape[axis])
+		if n, ok := extent[axis].Const(); ok && n == 0 { // it may begin anywhere
+			begin[axis], step[axis] = sym.Const(0), 1
+		}
 	}
 	return convert.One(ops.Slice(c.Builder, x, begin, extent, step))
 }
@@ -147,10 +164,8 @@ func split(c *convert.Call) []*ir.Value {
 		extents = ir.Constants(c.Ints("split"))
 	case c.Version >= 13 && c.Optional(1) != nil:
 		c.Length(1)
-		if c.In[1].Known == nil {
+		if extents = c.Known(1); extents == nil {
 			extents = c.Decided(c.Wide(1), extent)
-		} else {
-			extents = c.In[1].Known
 		}
 	default:
 		if c.Version >= 18 && c.Has("num_outputs") {

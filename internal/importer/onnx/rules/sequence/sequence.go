@@ -359,18 +359,19 @@ func pieces(c *convert.Call, extent sym.Expr) []sym.Expr {
 	total, fixed := extent.Const()
 	sizes := []sym.Expr{}
 	if v != nil && len(v.Type.Shape) > 0 {
-		if v.Known == nil {
+		known := c.Known(1)
+		if known == nil {
 			return nil
 		}
-		for i, e := range v.Known {
+		for i, e := range known {
 			if n, ok := e.Const(); ok && n < 0 {
 				c.Fault("piece %d of %d", i, n)
 			} else if !ok {
 				return nil
 			}
 		}
-		c.Condition(sym.Cond{A: sym.Sum(v.Known...), Rel: sym.EQ, B: extent}, "the pieces of a split are the whole")
-		return append(sizes, v.Known...)
+		c.Condition(sym.Cond{A: sym.Sum(known...), Rel: sym.EQ, B: extent}, "the pieces of a split are the whole")
+		return append(sizes, known...)
 	}
 	size, ok := knownInteger(c, 1, 1)
 	if ok && size < 1 {

@@ -1,0 +1,134 @@
+package conformance
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/conformance/conformancetest"
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/tensor"
+	"github.com/weirml/weir/internal/values"
+)
+
+// arithmeticTargets are the ways in which graphs of arithmetic are compiled: bound says that the dimensions have one
+// value, ranges that they have an upper end.
+var arithmeticTargets = []struct {
+	target        weir.Target
+	bound, ranges bool
+}{{}, {target: weir.Portable, ranges: true}, {bound: true}, {target: weir.Reference}}
+
+// TestArithmetic compares random graphs of integer arithmetic, mostly on sizes, with results that are computed without
+// shapes. WEIR_ARITHMETIC is the number of graphs, WEIR_ARITHMETIC_FIRST the first seed.
+func TestArithmetic(t *testing.T) {
+	number := func(name string, otherwise int) int {
+		if n, err := strconv.Atoi(os.Getenv(name)); err == nil {
+			return n
+		}
+		return otherwise
+	}
+	count, first := number("WEIR_ARITHMETIC", 600), number("WEIR_ARITHMETIC_FIRST", 0)
+	var refused, wrong atomic.Int64
+	seeds := make(chan int)
+	var wait sync.WaitGroup
+	for range 2 {
+		wait.Go(func() {
+			for seed := range seeds {
+				m := conformancetest.RandomArithmetic(uint64(seed))
+				err := checkArithmetic(t, m)
+				switch {
+				case err == nil:
+				case errors.Is(err, weir.ErrUnsupported):
+					refused.Add(1)
+					t.Logf("seed %d is refused: %v", seed, err)
+				case wrong.Add(1) <= 20:
+					t.Errorf("%v\n%s", err, m.Text())
+				}
+			}
+		})
+	}
+	for i := range count {
+		seeds <- first + i
+	}
+	close(seeds)
+	wait.Wait()
+	t.Logf("%d graphs, %d differ, %d are refused", count, wrong.Load(), refused.Load())
+	if n := refused.Load(); n*100 > int64(count) {
+		t.Errorf("%d of %d graphs are refused", n, count)
+	}
+}
+
+// checkArithmetic compares a graph's results on each target with those that the graph was drawn with.
+func checkArithmetic(t *testing.T, m *conformancetest.Arithmetic) (err error) {
+	defer diag.Recover(&err, "comparing arithmetic")
+	data := m.Model.Marshal()
+	in := weir.Inputs{}
+	for i, x := range m.Inputs {
+		w, err := values.ToWeir(x)
+		if err != nil {
+			return err
+		}
+		defer w.Close()
+		in[m.Model.Graph.Input[i].Name] = w
+	}
+	for _, way := range arithmeticTargets {
+		o := weir.Options{Target: way.target, Threads: 1, Dims: map[string]weir.Range{}}
+		for name, size := range m.Sizes {
+			switch {
+			case way.bound:
+				o.Dims[name] = weir.Range{Min: size, Max: size}
+			case way.ranges:
+				o.Dims[name] = weir.Range{Min: 0, Max: max(size, 10)}
+			}
+		}
+		if err := runArithmetic(t, data, o, in, m.Want); err != nil {
+			return fmt.Errorf("%+v: %w", way, err)
+		}
+	}
+	return nil
+}
+
+// runArithmetic compiles a model, runs it, and compares the results.
+func runArithmetic(t *testing.T, data []byte, o weir.Options, in weir.Inputs, want []*tensor.Tensor) error {
+	loaded, err := weir.LoadBytes(data)
+	if err != nil {
+		return err
+	}
+	defer loaded.Close()
+	p, err := weir.Compile(t.Context(), loaded, o)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	r, err := p.Run(t.Context(), in)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	for i := range want {
+		got, err := values.FromWeir(r.At(i))
+		if err != nil {
+			return err
+		}
+		if err := tensor.Compare(got, want[i], 0, 0); err != nil {
+			return fmt.Errorf("output %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// TestIntegersOfShapes checks graphs whose integers leave their type, or lie at its ends.
+func TestIntegersOfShapes(t *testing.T) {
+	for _, c := range conformancetest.EdgesOfIntegers() {
+		t.Run(c.Name, func(t *testing.T) {
+			if err := checkArithmetic(t, c.Arithmetic); err != nil {
+				t.Errorf("%v\n%s", err, c.Text())
+			}
+		})
+	}
+}
