@@ -6,6 +6,18 @@ import (
 	"github.com/weirml/weir/internal/session"
 )
 
+// Outputs are the outputs of a run: a program's Results, or those of a request to a batcher of the package batch. A
+// function that takes Outputs reads either.
+type Outputs interface {
+	Get(name string) *Tensor
+	At(i int) *Tensor
+	Sequence(name string) []*Tensor
+	All() iter.Seq2[string, *Tensor]
+	Close() error
+}
+
+var _ Outputs = (*Results)(nil)
+
 // Results are the outputs of a run. They occupy one of the program's calls until closed.
 type Results session.Results
 

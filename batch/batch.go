@@ -10,7 +10,10 @@ package batch
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"iter"
+	"slices"
 	"sync"
 	"time"
 
@@ -42,6 +45,7 @@ type Batcher struct {
 	memory  Memory
 	limit   int64
 	blocked error // the reason if limit is not known
+	counts  counts
 
 	mu      sync.Mutex
 	queue   []*request // in the order in which they came
@@ -96,7 +100,7 @@ func New(p *weir.Program, o Options) (*Batcher, error) {
 	if b.room.left = o.InFlight; b.room.left == 0 {
 		b.room.left = 4 * b.rows * b.calls
 	}
-	if b.room.left < b.rows {
+	if b.room.most = b.room.left; b.room.left < b.rows {
 		return nil, diag.Inputf("%d rows in flight are fewer than the %d of one run", b.room.left, b.rows)
 	}
 	if err := b.certify(); err != nil {
@@ -120,34 +124,51 @@ func New(p *weir.Program, o Options) (*Batcher, error) {
 // If a joined run fails, each of its requests is run again by itself: a request at fault gets its own error, and the
 // others get their results.
 func (b *Batcher) Run(ctx context.Context, in weir.Inputs) (*Results, error) {
+	begin := time.Now()
+	results, how, err := b.run(ctx, in)
+	b.counts.ends[how].Add(1)
+	if how == answered {
+		b.counts.took.add(int64(time.Since(begin)), shortest)
+	}
+	return results, err
+}
+
+// run is Run, and returns how the request ended too.
+func (b *Batcher) run(ctx context.Context, in weir.Inputs) (*Results, end, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return nil, departed, err
 	}
 	r, err := b.newRequest(ctx, in)
 	if err != nil {
-		return nil, err
+		if _, rows := errors.AsType[*RowsError](err); rows {
+			return nil, wrongRows, err
+		}
+		return nil, wrongInput, err
 	}
-	if err := b.room.take(ctx, r.rows); err != nil {
-		return nil, err
+	switch err := b.room.take(ctx, r.rows); {
+	case errors.Is(err, weir.ErrClosed):
+		return nil, tooLate, err
+	case err != nil:
+		return nil, noRoom, err
 	}
 	if err := b.enqueue(r); err != nil {
 		b.room.give(r.rows)
-		return nil, err
+		return nil, tooLate, err
 	}
 	select {
 	case <-r.done:
-		return r.results, r.err
+		return r.ended()
 	case <-ctx.Done():
 	}
 	switch {
 	case b.withdraw(r): // it is in no run
 		b.room.give(r.rows)
-		return nil, ctx.Err()
+		return nil, departed, ctx.Err()
 	case r.leave():
-		return nil, ctx.Err()
+		return nil, departed, ctx.Err()
 	}
 	<-r.done // its results were made at the same time
-	return r.results, r.err
+	return r.ended()
 }
 
 // Close makes Run refuse further requests with weir.ErrClosed, runs the requests that wait, and returns when they have
@@ -170,18 +191,32 @@ type Results struct {
 	close   func() error
 }
 
+var _ weir.Outputs = (*Results)(nil)
+
 // Get returns the output with a name, nil if there is none. It is invalid after Close.
 func (r *Results) Get(name string) *weir.Tensor {
-	for i, n := range r.names {
-		if n == name {
-			return r.tensors[i]
-		}
+	if i := slices.Index(r.names, name); i >= 0 {
+		return r.tensors[i]
 	}
 	return nil
 }
 
 // At returns the output at an index of the program's outputs. It is invalid after Close.
 func (r *Results) At(i int) *weir.Tensor { return r.tensors[i] }
+
+// All iterates over the outputs by name, in the model's order. The tensors are invalid after Close.
+func (r *Results) All() iter.Seq2[string, *weir.Tensor] {
+	return func(yield func(string, *weir.Tensor) bool) {
+		for i, name := range r.names {
+			if !yield(name, r.tensors[i]) {
+				return
+			}
+		}
+	}
+}
+
+// Sequence returns nil: New refuses programs whose outputs are sequences.
+func (r *Results) Sequence(string) []*weir.Tensor { return nil }
 
 // Close frees the memory. Closing twice is harmless.
 func (r *Results) Close() error { return r.close() }

@@ -2,6 +2,7 @@ package batch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -88,6 +89,17 @@ func (r *request) leave() bool {
 	return true
 }
 
+// ended returns what Run returns once done is closed. A run of the request alone stops when its context ends.
+func (r *request) ended() (*Results, end, error) {
+	switch {
+	case r.err == nil:
+		return r.results, answered, nil
+	case r.ctx.Err() != nil && errors.Is(r.err, r.ctx.Err()):
+		return nil, departed, r.err
+	}
+	return nil, failed, r.err
+}
+
 // joint is a run of several requests. It is cancelled when all of their callers have left.
 type joint struct {
 	callers atomic.Int64
@@ -142,7 +154,7 @@ func (b *Batcher) next() (run []*request, wait time.Duration, ended bool) {
 	if len(b.queue) == 0 {
 		return nil, 0, b.closing
 	}
-	seen := map[string]bool{}
+	seen, now := map[string]bool{}, time.Now()
 	for i, first := range b.queue {
 		if seen[first.others] {
 			continue
@@ -159,9 +171,12 @@ func (b *Batcher) next() (run []*request, wait time.Duration, ended bool) {
 				run, rows = append(run, r), rows+r.rows
 			}
 		}
-		age := time.Since(first.since)
+		age := now.Sub(first.since)
 		if full || rows == b.rows || b.closing || age >= b.wait {
 			b.queue = slices.DeleteFunc(b.queue, func(r *request) bool { return slices.Contains(run, r) })
+			for _, r := range run {
+				b.counts.queued.add(int64(now.Sub(r.since)), shortest)
+			}
 			return run, 0, false
 		}
 		if wait == 0 || b.wait-age < wait {

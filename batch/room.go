@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/internal/diag"
@@ -14,14 +15,18 @@ import (
 type room struct {
 	mu     sync.Mutex
 	left   int
+	most   int // the rows that may be in flight
 	line   []*waiter
 	closed bool
+	waits  int64         // requests that waited for room, those that still wait too
+	waited time.Duration // the sum of the waits that have ended
 }
 
 // waiter is a request that waits for room. Its channel receives nil when it has room, or an error if the room is
 // closed.
 type waiter struct {
 	rows  int
+	since time.Time
 	ready chan error
 }
 
@@ -38,7 +43,8 @@ func (r *room) take(ctx context.Context, rows int) error {
 		r.mu.Unlock()
 		return nil
 	}
-	w := &waiter{rows: rows, ready: make(chan error, 1)}
+	w := &waiter{rows: rows, since: time.Now(), ready: make(chan error, 1)}
+	r.waits++
 	r.line = append(r.line, w)
 	r.mu.Unlock()
 	select {
@@ -50,6 +56,7 @@ func (r *room) take(ctx context.Context, rows int) error {
 	defer r.mu.Unlock()
 	if at := slices.Index(r.line, w); at >= 0 {
 		r.line = slices.Delete(r.line, at, at+1)
+		r.waited += time.Since(w.since)
 	} else if err := <-w.ready; err == nil { // it got room at the same time
 		r.left += rows
 	}
@@ -71,6 +78,7 @@ func (r *room) admit() {
 		w := r.line[0]
 		r.line = r.line[1:]
 		r.left -= w.rows
+		r.waited += time.Since(w.since)
 		w.ready <- nil
 	}
 }
@@ -81,6 +89,7 @@ func (r *room) close() {
 	defer r.mu.Unlock()
 	r.closed = true
 	for _, w := range r.line {
+		r.waited += time.Since(w.since)
 		w.ready <- errClosed()
 	}
 	r.line = nil

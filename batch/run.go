@@ -12,8 +12,11 @@ import (
 
 // execute runs requests as one. If that fails, it runs each by itself, and each gets its own results or error.
 func (b *Batcher) execute(list []*request) {
-	if len(list) > 1 && b.together(list) == nil {
-		return
+	if len(list) > 1 {
+		if b.together(list) == nil {
+			return
+		}
+		b.counts.retries.Add(1)
 	}
 	for _, r := range list {
 		r.mu.Lock() // its caller stays while its inputs are read
@@ -57,6 +60,7 @@ func (b *Batcher) single(r *request) (outputs []*weir.Tensor, err error) {
 		return nil, err
 	}
 	defer out.Close()
+	b.counts.rows.add(int64(r.rows), 1)
 	return b.rowsOf(out, 0, r.rows, r.rows)
 }
 
@@ -83,6 +87,7 @@ func (b *Batcher) together(list []*request) (err error) {
 	for _, r := range list {
 		rows += r.rows
 	}
+	b.counts.rows.add(int64(rows), 1)
 	slices, at := make([][]*weir.Tensor, len(list)), 0
 	for i, r := range list {
 		if slices[i], err = b.rowsOf(out, at, at+r.rows, rows); err != nil {
