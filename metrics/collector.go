@@ -1,5 +1,6 @@
 // Package metrics exports the work of weir's programs to monitoring systems: a Prometheus collector of the process's
-// memory and of programs' counters, OpenTelemetry spans of runs, and histograms of their durations for both.
+// memory and of programs' counters, OpenTelemetry spans of runs, and for both histograms of their durations and the
+// counters of batchers.
 //
 // It is a module of its own, so that only those who import it depend on Prometheus and OpenTelemetry.
 package metrics
@@ -12,13 +13,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weirml/weir"
+	"github.com/weirml/weir/batch"
 )
 
-// Collector is a prometheus.Collector of the counters of weir.Usage, of the programs that were added, and of the
-// durations of timed runs. Any goroutine may use it.
+// Collector is a prometheus.Collector of the counters of weir.Usage, of the programs and batchers that were added, and
+// of the durations of timed runs. Any goroutine may use it.
 type Collector struct {
 	mu       sync.Mutex
 	programs map[string]*collected
+	batchers map[string]*batch.Batcher
 	seconds  *prometheus.HistogramVec // of the runs that Time times
 }
 
@@ -29,9 +32,9 @@ type collected struct {
 	bounded     bool // certificate is known
 }
 
-// NewCollector returns a collector without programs.
+// NewCollector returns a collector without programs and batchers.
 func NewCollector() *Collector {
-	return &Collector{programs: map[string]*collected{}, seconds: newSeconds()}
+	return &Collector{programs: map[string]*collected{}, batchers: map[string]*batch.Batcher{}, seconds: newSeconds()}
 }
 
 // Add collects a program's counters under a name, the label program. The program replaces another one of this name. Its
@@ -55,12 +58,13 @@ func (c *Collector) Add(name string, p *weir.Program) error {
 	return nil
 }
 
-// Remove ends the collection of the program of this name, and forgets the durations of its runs. Call it before the
-// program is closed for good.
+// Remove ends the collection of the program and the batcher of this name, and forgets the durations of the program's
+// runs. Call it before the program is closed for good.
 func (c *Collector) Remove(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.programs, name)
+	delete(c.batchers, name)
 	c.seconds.DeletePartialMatch(prometheus.Labels{"program": name})
 }
 
@@ -136,6 +140,9 @@ func (c *Collector) Describe(to chan<- *prometheus.Desc) {
 	for _, m := range counters {
 		to <- m.metric
 	}
+	for _, d := range batchDescriptions {
+		to <- d
+	}
 	c.seconds.Describe(to)
 }
 
@@ -160,5 +167,8 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 		for _, m := range counters {
 			to <- prometheus.MustNewConstMetric(m.metric, m.kind, m.value(stats), name)
 		}
+	}
+	for name, b := range c.batchers {
+		collectBatcher(to, name, b)
 	}
 }

@@ -200,7 +200,7 @@ var rooms = []Room{
 
 	// A module of its own, so that programs that import Weir do not depend on clients of monitoring systems.
 	{Floor: 13, Name: "metrics", Purpose: "a Prometheus collector, OpenTelemetry spans, and histograms of runs",
-		May: []string{"weir"},
+		May: []string{"weir", "batch"},
 		Modules: []string{"github.com/prometheus/client_golang/prometheus",
 			"github.com/prometheus/client_golang/prometheus/testutil",
 			"go.opentelemetry.io/otel/attribute", "go.opentelemetry.io/otel/codes", "go.opentelemetry.io/otel/trace",
