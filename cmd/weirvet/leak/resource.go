@@ -28,7 +28,7 @@ var closers = []string{"Close", "CloseContext"}
 // views are the library's functions and methods whose result shares the memory of their argument, and is invalid after
 // it.
 var views = []string{"View", "Array.Tensor", "Tensor.Bytes", "Results.Get", "Results.At", "Results.Sequence",
-	"Call.Input", "Call.Output"}
+	"Outputs.Get", "Outputs.At", "Outputs.Sequence", "Call.Input", "Call.Output"}
 
 // settlers are the methods of a scope that give its arrays to another scope.
 var settlers = []string{"Scope.Return", "Scope.Transfer"}

@@ -423,7 +423,11 @@ func isSlice(t types.Type) bool {
 func (w *walk) result(i *ssa.Call, s *state) {
 	call := i.Common()
 	if f := callee(call); ofLibrary(f, views...) {
-		for _, arg := range call.Args {
+		arguments := call.Args
+		if call.IsInvoke() {
+			arguments = []ssa.Value{call.Value} // the receiver
+		}
+		for _, arg := range arguments {
 			switch m := s.of(arg); {
 			case m.kind == derived:
 				s.set(i, m)

@@ -706,3 +706,17 @@ func doubly(path string) error {
 	fmt.Println(m.Inputs())
 	return m.Close()
 }
+
+// readOutputs reads the outputs of a program or of a batcher, and closes them.
+func readOutputs(o weir.Outputs) ([]float32, error) {
+	defer o.Close()
+	return weir.Copy[float32](o.At(0))
+}
+
+func givesOutputs(ctx context.Context, p *weir.Program, in weir.Inputs) ([]float32, error) {
+	r, err := p.Run(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	return readOutputs(r)
+}

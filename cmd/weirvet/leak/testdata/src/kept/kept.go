@@ -143,6 +143,16 @@ func ofResults(ctx context.Context, p *weir.Program, in weir.Inputs) (*weir.Tens
 	return r.Get("y"), nil // want `a tensor is returned, but dies when this function closes the results from Program.Run: Copy its elements`
 }
 
+func ofOutputs(ctx context.Context, p *weir.Program, in weir.Inputs) (*weir.Tensor, error) {
+	r, err := p.Run(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	var outputs weir.Outputs = r
+	return outputs.At(0), nil // want `a tensor is returned, but dies when this function closes the results from Program.Run: Copy its elements`
+}
+
 func viewOfResults(ctx context.Context, p *weir.Program, in weir.Inputs) ([]float32, error) {
 	r, err := p.Run(ctx, in)
 	if err != nil {

@@ -55,6 +55,13 @@ type Memory struct{ x int }
 
 func (m *Memory) Peak(calls int, d Dims) (int64, error) { return 0, nil }
 
+type Outputs interface {
+	Get(name string) *Tensor
+	At(i int) *Tensor
+	Sequence(name string) []*Tensor
+	Close() error
+}
+
 type Results struct{ x int }
 
 func (r *Results) Get(name string) *Tensor        { return nil }
