@@ -89,12 +89,13 @@ func (r *request) leave() bool {
 	return true
 }
 
-// ended returns what Run returns once done is closed. A run of the request alone stops when its context ends.
+// ended returns what Run returns once done is closed. A run of the request alone stops when its context ends, and may
+// compare the deadline with the clock before the context does.
 func (r *request) ended() (*Results, end, error) {
 	switch {
 	case r.err == nil:
 		return r.results, answered, nil
-	case r.ctx.Err() != nil && errors.Is(r.err, r.ctx.Err()):
+	case errors.Is(r.err, context.Canceled) || errors.Is(r.err, context.DeadlineExceeded):
 		return nil, departed, r.err
 	}
 	return nil, failed, r.err

@@ -118,7 +118,7 @@ func TestStatsWhileWaiting(t *testing.T) {
 		t.Errorf("runs of %+v", s.RunRows)
 	}
 	if q := s.QueueSeconds; q.Count != 3 || q.Sum < 0.04 || q.Mean() != q.Sum/3 || s.Seconds.Sum < q.Sum ||
-		q.AtMost[len(q.AtMost)-1] != 3 || q.AtMost[7] != 1 || math.Abs(q.Bounds[7]-0.0128) > 1e-12 {
+		q.AtMost[len(q.AtMost)-1] != 3 || q.AtMost[7] > 1 || math.Abs(q.Bounds[7]-0.0128) > 1e-12 {
 		t.Errorf("waits of %+v", q)
 	}
 	if empty := (batch.Histogram{}).Mean(); empty != 0 {

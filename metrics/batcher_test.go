@@ -33,15 +33,24 @@ func busy(t *testing.T) *batch.Batcher {
 	t.Cleanup(func() { results.Close() })
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	soon, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
-	defer cancel()
 	for _, bad := range []struct {
 		ctx context.Context
 		in  weir.Inputs
-	}{{t.Context(), rows(t, 9)}, {t.Context(), nil}, {ended, rows(t, 1)}, {soon, rows(t, 6)}} {
+	}{{t.Context(), rows(t, 9)}, {t.Context(), nil}, {ended, rows(t, 1)}} {
 		if _, err := b.Run(bad.ctx, bad.in); err == nil {
 			t.Fatal("a bad request has results")
 		}
+	}
+	waiting, leave := context.WithCancel(t.Context())
+	go func() {
+		for b.Stats().Blocked == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(5 * time.Millisecond)
+		leave()
+	}()
+	if _, err := b.Run(waiting, rows(t, 6)); !errors.Is(err, context.Canceled) {
+		t.Fatalf("a request without room is %v", err)
 	}
 	return b
 }
