@@ -96,8 +96,7 @@ func ExampleMemory_Limit() {
 		log.Fatal(err)
 	}
 	weir.Trim()
-	use := weir.Usage()
-	held := use.Current + use.Cached // by other users in this process, with the memory that their pools cannot give back
+	held := weir.Usage().Held // by other users in this process, with the memory that their pools cannot give back
 	defer weir.SetLimit(weir.SetLimit(held + limit))
 	program = open(weir.Options{Calls: 4, Dims: map[string]weir.Range{"batch": {Min: 1, Max: 64}}})
 	defer program.Close()
@@ -106,7 +105,7 @@ func ExampleMemory_Limit() {
 		log.Fatal(err)
 	}
 	defer results.Close()
-	fmt.Println("within the limit:", weir.Usage().Current <= held+limit)
+	fmt.Println("within the limit:", weir.Usage().Held <= held+limit)
 	// Output: within the limit: true
 }
 

@@ -11,20 +11,26 @@ import (
 )
 
 // SetLimit limits the memory that the process holds outside Go's heap, and returns the previous limit. The limit is in
-// bytes of full pages, and includes mapped files and Usage's Cached; 0 is no limit. An allocation that would exceed it,
-// after cached memory has been returned, is refused with an ErrMemory that names the limit. Existing allocations stay.
+// the bytes of Usage's Held: full pages, and Cached. It does not count pages that the system may take back at any time,
+// which are those of mapped files, except for the weights that every run reads there. 0 is no limit.
+// An allocation that would exceed it, after cached memory has been returned, is refused with an ErrMemory that names
+// the limit. Existing allocations stay.
 // Memory.Limit returns the bytes that a program needs: Compile refuses a program that does not fit.
 func SetLimit(bytes int64) (before int64) { return mem.SetLimit(bytes) }
 
 // Asked are the terms of Memory.LimitAt, in bytes of full pages.
 type Asked struct {
-	Compiling int64 // the peak of loading and compiling, with all of the model's files mapped
+	Compiling int64 // the peak of loading and compiling
 	Weights   int64 // weights in the program's own memory
-	// Files are the pages of files that weights are read from in place: the model's, its external data, and Paged.
+	// Files are the pages of files that stay mapped: weights in the model's file and its external data, and the program's
+	// own file of weights that a budget pages.
 	Files int64
 	Paged int64 // the share of Files in the program's own file of paged weights
-	Code  int64
-	Call  int64 // arena, outputs and scratch of one call
+	// Reclaimable is the share of Files that no limit counts: weights of which a call copies parts into its arena when it
+	// needs them. The system may take these pages back, and reads them again. Files in memory (tmpfs) have no share.
+	Reclaimable int64
+	Code        int64
+	Call        int64 // arena, outputs and scratch of one call
 	// Heap is the most memory that host functions of one call take on Go's heap, without decoded pictures, whose size
 	// depends on their contents.
 	Heap      int64
@@ -45,7 +51,7 @@ func (m *Memory) PageFolder() (path string, inMemory bool) {
 
 // Total returns the limit that admits all terms.
 func (a Asked) Total() int64 {
-	return max(a.Compiling, a.Weights+a.Files+a.Code+a.runs())
+	return max(a.Compiling, a.Weights+a.Files-a.Reclaimable+a.Code+a.runs())
 }
 
 func (a Asked) runs() int64 {
@@ -75,7 +81,8 @@ func (m *Memory) Asked(calls int, d Dims) (Asked, error) {
 	}
 	at, c := &p.asks, &p.asks.Compiler
 	a := Asked{Compiling: at.Compiling(), Weights: c.Weights + at.Placed + at.Files.Copies,
-		Files: at.Files.Views + c.Paged, Paged: c.Paged, Code: c.Code, Calls: calls}
+		Files: at.Files.Views + c.Paged, Paged: c.Paged, Code: c.Code, Calls: calls,
+		Reclaimable: at.Files.Views - at.Files.Pinned + c.Paged - c.Kept}
 	pages, err := certificate.CallPagesOf(p.compiled, m.Workers, calls, func(x sym.Expr) (int64, error) {
 		return m.most(x, d)
 	})
@@ -103,14 +110,14 @@ func (p *Program) settle(x *executor.Executable) {
 			views = append(views, b.Bytes())
 		}
 	}
-	p.asks = certificate.Asks{Compiler: p.compiled.Asks(), Placed: x.Held() + p.session.OwnPages(),
-		Files: p.model.files.Settle(p, views)}
 	var read [][]byte // weights that runs read directly from the mapping of the model's files
 	for _, w := range p.compiled.Program.Weights {
 		if w.Paged || !p.options.Private {
 			read = append(read, w.Data)
 		}
 	}
+	p.asks = certificate.Asks{Compiler: p.compiled.Asks(), Placed: x.Held() + p.session.OwnPages(),
+		Files: p.model.files.Settle(p, views, read)}
 	p.session.Watch(slices.DeleteFunc(slices.Clone(p.model.files.Blocks()), func(b *mem.Block) bool {
 		return b.Kept(read) == 0
 	}))
@@ -137,7 +144,7 @@ func (p *Program) checkLimit() error {
 	}
 	held := mem.Usage()
 	tensors := held.MappedCurrent[mem.Tensors] + held.Cached
-	others := held.MappedAll - held.MappedCurrent[mem.Tensors]
+	others := held.Held - tensors
 	a.Call += a.Heap
 	need := others + int64(a.Calls)*a.Call + max(tensors, a.Arguments*int64(a.Calls))
 	if need > limit {

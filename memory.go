@@ -212,8 +212,11 @@ func (s Size) text() string {
 // Totals are the bytes that the process holds outside Go's heap, for metrics.
 type Totals struct {
 	Weights, Arenas, Outputs, Scratch, Code, Tensors, Files int64
-	Current, Peak                                           int64 // all together
-	// Cached is free memory in the pool for small tensors; it is not part of the other fields.
+	Current                                                 int64 // all together
+	// Held is all together as SetLimit counts it, and Peak the most that Held was: full pages, and Cached, without pages
+	// of files that the system may take back.
+	Held, Peak int64
+	// Cached is free memory in the pools for tensors; of the other fields, only Held and Peak include it.
 	Cached int64
 	// Fragmented is the share of Cached that Trim cannot return, since it lies between tensors in use.
 	Fragmented int64
@@ -243,7 +246,7 @@ func Usage() Totals {
 	return Totals{Weights: u.Current[mem.Weights], Arenas: u.Current[mem.Arena], Outputs: u.Current[mem.Outputs],
 		Scratch: u.Current[mem.Scratch],
 		Code:    u.Current[mem.Code], Tensors: u.Current[mem.Tensors], Files: u.Current[mem.File], Current: u.All,
-		Peak: u.AllPeak, Cached: u.Cached, Fragmented: mem.Fragmented(), Foreign: u.Current[mem.Foreign],
+		Held: u.Held, Peak: u.HeldPeak, Cached: u.Cached, Fragmented: mem.Fragmented(), Foreign: u.Current[mem.Foreign],
 		Limit: mem.Limit()}
 }
 

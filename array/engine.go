@@ -493,8 +493,9 @@ type CacheState struct {
 	Hits, Misses int64 // since the process began
 }
 
-// CacheStats returns the number and bytes of the compiled operations in the cache, of all scopes together. Their bytes
-// are also part of weir.Usage.
+// CacheStats returns the number and bytes of the compiled operations in the cache, of all scopes together. An
+// operation's bytes are its memory outside Go's heap, which is also part of weir.Usage, or 4 KiB if that is more, for
+// the part of it in Go's heap.
 func CacheStats() CacheState {
 	c := programs
 	c.mu.Lock()

@@ -300,7 +300,7 @@ func TestCertified(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer weir.SetLimit(weir.SetLimit(mem.Usage().MappedAll + limit))
+	defer weir.SetLimit(weir.SetLimit(mem.Usage().Held + limit))
 	mem.ResetPeaks()
 	var open []*batch.Results
 	for range 2 {

@@ -59,7 +59,7 @@ def row(args, folder, model, budget):
     inputs = [word for x in given for word in ("--input", x)]
     anonymous, resident = watched([args.weir, "run", model, *inputs, *words, "--threads", str(args.threads), "--quiet"])
     asked = told["asked"]
-    return {"budget": budget, "peak": told["peak_bytes"], "limit": told["limit_bytes"], "files": asked["files_bytes"], "paged": asked["paged_bytes"],
+    return {"budget": budget, "peak": told["peak_bytes"], "files": asked["files_bytes"], "paged": asked["paged_bytes"],
             "anonymous": anonymous, "beyond": anonymous - told["peak_bytes"], "resident": resident}
 
 
@@ -81,15 +81,15 @@ def mib(n):
 def document(args, models):
     lines = ["# The process beside the promise", "", "<!-- written by bench/process.py -->", "",
              f"Each row is one process, `weir run MODEL --threads {args.threads}`, from its start to its end: it loads, compiles and runs the model. `bench/process.py` measures it.",
-             "*Promised* is the certificate's peak; *limit* is `Memory.Limit(1)`, which also counts mapped files and arguments. *In files, paged* are the",
-             "limit's bytes of files, and those of them that a budget pages. *Anonymous* is the peak of memory that no file backs (RssAnon and RssShmem, read every 2 ms); *beyond*",
+             "*Promised* is the certificate's peak; *In files, paged* are the bytes of files that stay",
+             "mapped (`Asked.Files`), and those of them in the program's own file. *Anonymous* is the peak of memory that no file backs (RssAnon and RssShmem, read every 2 ms); *beyond*",
              "is anonymous minus promised: Go's heap of the compiler and of the command. It is negative if weights are read in their file.",
              "*All* is VmHWM, which also counts clean pages of the model's file; the operating system can reclaim these at any time.", "",
-             "| model | file, MiB | budget | promised | limit | in files, paged | anonymous | beyond | all |", "|---|---:|---:|---:|---:|---:|---:|---:|---:|"]
+             "| model | file, MiB | budget | promised | in files, paged | anonymous | beyond | all |", "|---|---:|---:|---:|---:|---:|---:|---:|"]
     for name, (size, rows) in models.items():
         for r in rows:
             budget = mib(r["budget"]) if r["budget"] else "none"
-            lines.append(f"| {name} | {mib(size)} | {budget} | {mib(r['peak'])} | {mib(r['limit'])} | {mib(r['files'])}, {mib(r['paged'])} "
+            lines.append(f"| {name} | {mib(size)} | {budget} | {mib(r['peak'])} | {mib(r['files'])}, {mib(r['paged'])} "
                          f"| {mib(r['anonymous'])} | {mib(r['beyond'])} | {mib(r['resident'])} |")
     return "\n".join(lines + [""])
 

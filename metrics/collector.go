@@ -83,7 +83,7 @@ var usage = []struct {
 	{memoryBytes, "files", func(u weir.Totals) int64 { return u.Files }},
 	{describe("memory_current_bytes", "Memory that weir holds outside Go's heap, all kinds together."), "",
 		func(u weir.Totals) int64 { return u.Current }},
-	{describe("memory_peak_bytes", "The largest value of memory_current_bytes so far."), "",
+	{describe("memory_peak_bytes", "The most memory so far, in the bytes that weir.SetLimit counts."), "",
 		func(u weir.Totals) int64 { return u.Peak }},
 	{describe("memory_limit_bytes", "The limit that weir.SetLimit set; 0 is none."), "",
 		func(u weir.Totals) int64 { return u.Limit }},

@@ -118,15 +118,16 @@ type stateRow struct {
 
 // askedRow is weir.Asked as JSON.
 type askedRow struct {
-	Compiling int64 `json:"compiling_bytes"`
-	Weights   int64 `json:"weights_bytes"`
-	Files     int64 `json:"files_bytes"`
-	Paged     int64 `json:"paged_bytes"`
-	Code      int64 `json:"code_bytes"`
-	Call      int64 `json:"call_bytes"`
-	Heap      int64 `json:"heap_bytes"`
-	Arguments int64 `json:"arguments_bytes"`
-	Calls     int   `json:"calls"`
+	Compiling   int64 `json:"compiling_bytes"`
+	Weights     int64 `json:"weights_bytes"`
+	Files       int64 `json:"files_bytes"`
+	Paged       int64 `json:"paged_bytes"`
+	Reclaimable int64 `json:"reclaimable_bytes"`
+	Code        int64 `json:"code_bytes"`
+	Call        int64 `json:"call_bytes"`
+	Heap        int64 `json:"heap_bytes"`
+	Arguments   int64 `json:"arguments_bytes"`
+	Calls       int   `json:"calls"`
 }
 
 // ask fills in the limit, if the sizes are known.
@@ -155,7 +156,11 @@ func (p *planned) printLimit() {
 	stdout.Printf("%-14s   %s while compiling, then %s of weights, %s of files, %s of code, and %d × (%s of a call and "+
 		"%s "+
 		"of arguments)\n", "",
-		f(a.Compiling), f(a.Weights), f(a.Files), f(a.Code), a.Calls, f(a.Call+a.Heap), f(a.Arguments))
+		f(a.Compiling), f(a.Weights), f(a.Files-a.Reclaimable), f(a.Code), a.Calls, f(a.Call+a.Heap), f(a.Arguments))
+	if a.Reclaimable > 0 {
+		stdout.Printf("%-14s   besides, %s of files that no limit counts: the system may take them back\n", "",
+			f(a.Reclaimable))
+	}
 }
 
 // printFiles prints the files that the program makes.

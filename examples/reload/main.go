@@ -94,8 +94,7 @@ type server struct{ program atomic.Pointer[weir.Program] }
 // this size: while one is compiled, the other still answers. More memory is refused.
 func start(ctx context.Context, file []byte) (*server, error) {
 	weir.Trim()
-	use := weir.Usage()
-	others := use.Current + use.Cached
+	others := weir.Usage().Held
 	program, err := compile(ctx, file)
 	if err != nil {
 		return nil, err

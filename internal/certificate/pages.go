@@ -11,16 +11,18 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Asks are the bytes that a program requests from the system when it is compiled, in full pages.
+// Asks are the bytes that a program requests from the system when it is compiled, in full pages, as a limit
+// counts them.
 type Asks struct {
 	Compiler compiler.Asks
 	Placed   int64 // weights and states in the program's own memory
 	Files    sources.Mapped
 }
 
-// Compiling returns the peak of loading and compiling, with all of the model's files mapped.
+// Compiling returns the peak of loading and compiling.
 func (a Asks) Compiling() int64 {
-	return max(a.Files.All, a.Compiler.Most, a.Files.Left+a.Compiler.Weights+a.Compiler.Paged+a.Compiler.Code+a.Placed)
+	return max(a.Files.All, a.Compiler.Most,
+		max(a.Files.Left, a.Files.Copies+a.Files.Pinned)+a.Compiler.Weights+a.Compiler.Kept+a.Compiler.Code+a.Placed)
 }
 
 // CallPages are the bytes of full pages that one call requests.

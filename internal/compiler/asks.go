@@ -11,14 +11,15 @@ import (
 type Files interface {
 	Keep(data [][]byte) // unmaps all pages but those of data, unless other users of the files read them
 	All() error         // maps all pages again; a limit may refuse it
-	Mapped() int64      // bytes of the pages that are mapped now
+	Held() int64        // bytes that a limit counts now
 }
 
 // Asks is the memory that compiling takes from the system, in bytes of pages.
 type Asks struct {
-	Most    int64 // the peak while compiling, with the mapped pages of the model's files
+	Most    int64 // the peak while compiling, as a limit counts it: see mem.Block.Held
 	Weights int64 // held after compiling: the weights that were laid out anew
-	Paged   int64 // held after compiling: the program's own file, from which weights are paged
+	Paged   int64 // after compiling: the program's own file, from which weights are paged
+	Kept    int64 // the share of Paged that a limit counts, since the file lies in memory
 	Code    int64 // held after compiling
 }
 
@@ -30,10 +31,10 @@ func (c *Compiled) hold(blocks ...*mem.Block) {
 	c.blocks = append(c.blocks, blocks...)
 	most := c.code()
 	if c.files != nil {
-		most += c.files.Mapped()
+		most += c.files.Held()
 	}
 	for _, b := range c.blocks {
-		most += b.Mapped()
+		most += b.Held()
 	}
 	c.asks.Most = max(c.asks.Most, most)
 }
@@ -48,10 +49,11 @@ func (c *Compiled) code() int64 {
 
 // held sets the memory that the program holds after compilation.
 func (c *Compiled) held() {
-	c.asks.Code, c.asks.Weights, c.asks.Paged = c.code(), 0, 0
+	c.asks.Code, c.asks.Weights, c.asks.Paged, c.asks.Kept = c.code(), 0, 0, 0
 	for _, b := range c.blocks {
 		if b.Kind() == mem.File {
 			c.asks.Paged += b.Mapped()
+			c.asks.Kept += b.Held()
 		} else {
 			c.asks.Weights += b.Mapped()
 		}

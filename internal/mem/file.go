@@ -58,21 +58,21 @@ func MapFile(f *os.File, label string) (*Block, error) {
 	if bytes == 0 || !outsideHeap || os.Getenv("WEIR_MAP") == "off" {
 		return readFile(f, label, bytes)
 	}
-	b := &Block{kind: File, label: label, size: bytes, callers: callers()}
+	b := &Block{kind: File, label: label, size: bytes, callers: callers(), reclaimable: !inMemory(f)}
 	if Failing(Mapping) {
 		return nil, refusal(b, errInjected)
 	}
 	if bytes > math.MaxInt-4*pageSize {
 		return nil, refusal(b, errAddressSpace)
 	}
-	system, err := claimed(bytes, func() (mapping, error) { return mapFile(f, int(bytes), false) })
+	system, err := b.claimed(bytes, func() (mapping, error) { return mapFile(f, int(bytes), false) })
 	if errors.Is(err, errors.ErrUnsupported) {
 		return readFile(f, label, bytes)
 	}
 	if err != nil {
 		return nil, refusal(b, err)
 	}
-	defer unclaim(roundUp(bytes))
+	defer b.unclaimPages(roundUp(bytes))
 	b.adopt(system)
 	b.keep = newKeeper(b, f)
 	enter(b)

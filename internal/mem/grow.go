@@ -30,7 +30,7 @@ func MapGrowing(kind Kind, inPages bool, folder, label string, bytes int64) (*Bl
 		if err != nil {
 			return nil, err
 		}
-		b.pages = s
+		b.pages, b.reclaimable = s, !inMemory(s.file)
 	}
 	system, err := reserve(int(bytes))
 	if err != nil {
@@ -59,7 +59,7 @@ func (b *Block) Grow(to int64) error {
 	if err := b.claimPages(to - from); err != nil {
 		return err
 	}
-	defer unclaim(to - from)
+	defer b.unclaimPages(to - from)
 	var err error
 	if b.pages != nil {
 		err = b.system.show(b.pages.file, int(from), int(to), readWrite)
@@ -69,7 +69,7 @@ func (b *Block) Grow(to int64) error {
 	if err != nil {
 		return refusal(b, err)
 	}
-	recount(b, counted{b.size, to})
+	recount(b, b.size, to)
 	if to == b.mapped && b.pages != nil {
 		if b.keep = newKeeper(b, b.pages.file); b.keep != nil {
 			b.keep.own = true

@@ -105,7 +105,7 @@ func (b *Block) keepOnly(want []byteRange) error {
 		if err := b.claimPages(more); err != nil {
 			return err
 		}
-		defer unclaim(more)
+		defer b.unclaimPages(more)
 	}
 	for i, s := range come {
 		if err := b.system.show(k.file, int(s.first), int(s.last), readOnly); err != nil {
@@ -122,7 +122,7 @@ func (b *Block) keepOnly(want []byteRange) error {
 	}
 	k.kept = want
 	b.keepRoom(want)
-	recount(b, counted{min(total(want), b.size), total(want)})
+	recount(b, min(total(want), b.size), total(want))
 	return nil
 }
 
@@ -148,8 +148,18 @@ func (b *Block) changed() error {
 		WithFix("load it again; replace a model by renaming a new file over it, or compile it with Options.Private")
 }
 
-// claimPages asks the limit for more pages of a file.
+// unclaimPages takes back what claimPages asked for.
+func (b *Block) unclaimPages(bytes int64) {
+	if !b.reclaimable {
+		unclaim(bytes)
+	}
+}
+
+// claimPages asks the limit for more pages of the block, unless the system may take them back.
 func (b *Block) claimPages(bytes int64) error {
+	if b.reclaimable {
+		return nil
+	}
 	err := claim(bytes)
 	if err != nil && Trim() > 0 {
 		err = claim(bytes)

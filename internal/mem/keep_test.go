@@ -68,11 +68,21 @@ func TestKeep(t *testing.T) {
 	if err := b.Keep(nil); err != nil {
 		t.Fatal(err)
 	}
-	limit := SetLimit(Usage().MappedAll + Usage().Cached + b.size - pageSize)
+	limit := SetLimit(Usage().Held + b.size - pageSize)
+	b.reclaimable = false // as if the file lay in memory
 	if err := b.KeepAll(); !errors.Is(err, diag.ErrMemory) {
 		t.Errorf("mapped again beyond the limit: %v", err)
 	}
 	SetLimit(limit)
+	b.reclaimable = true
+	held := Usage().Held
+	for pages, data := range [][][]byte{nil, {b.Bytes()[:1]}, {b.Bytes()[:pageSize], b.Bytes()[5:9],
+		b.Bytes()[pageSize:][:1]}, nil} {
+		b.Pin(data)
+		if got := Usage().Held - held; got != int64(pages%3)*pageSize || b.Held() != got {
+			t.Errorf("%d bytes are pinned, %d of the block, not %d pages", got, b.Held(), pages%3)
+		}
+	}
 	if err := b.KeepAll(); err != nil || !bytes.Equal(b.Bytes(), want) {
 		t.Errorf("the whole again: %v", err)
 	}

@@ -31,7 +31,10 @@ type Totals struct {
 	MappedAll, MappedAllPeak  int64
 	Blocks                    int   // live blocks
 	Spilled, SpilledPeak      int64 // in the process's own files: no memory, and in no other count
-	Cached                    int64 // free in pools: memory, and in no other count
+	Cached                    int64 // free in pools: memory, and in Held alone
+	// Held is what a limit counts: the pages of all kinds but Foreign, and Cached, without the pages of files that the
+	// system may take back (see Block.Held).
+	Held, HeldPeak int64
 }
 
 // Usage returns the totals.
@@ -46,8 +49,8 @@ func ResetPeaks() {
 	ledger.Lock()
 	defer ledger.Unlock()
 	t := &ledger.totals
-	t.Peak, t.MappedPeak, t.AllPeak, t.MappedAllPeak, t.SpilledPeak = t.Current, t.MappedCurrent, t.All, t.MappedAll,
-		t.Spilled
+	t.Peak, t.MappedPeak, t.AllPeak, t.MappedAllPeak, t.SpilledPeak, t.HeldPeak = t.Current, t.MappedCurrent, t.All,
+		t.MappedAll, t.Spilled, t.Held
 }
 
 // enter writes a block into the ledger.
@@ -61,9 +64,10 @@ func enter(b *Block) {
 		b.older.newer = b
 	}
 	ledger.newest = b
-	if b.counted = (counted{b.size, b.mapped}); b.grows {
+	if b.counted = (counted{b.size, b.mapped, 0}); b.grows {
 		b.counted.mapped = 0
 	}
+	b.counted.held = b.holds(b.counted.mapped)
 	ledger.totals.add(b, +1)
 	ledger.totals.rise(b.kind)
 }
@@ -90,11 +94,11 @@ func leave(b *Block) {
 }
 
 // counted is a block's contribution to the totals, in bytes.
-type counted struct{ logical, mapped int64 }
+type counted struct{ logical, mapped, held int64 }
 
 // add adds a block's contribution, or takes it away if sign is −1.
 func (t *Totals) add(b *Block, sign int64) {
-	t.count(b.kind, counted{sign * b.counted.logical, sign * b.counted.mapped})
+	t.count(b.kind, counted{sign * b.counted.logical, sign * b.counted.mapped, sign * b.counted.held})
 	t.Blocks += int(sign)
 }
 
@@ -107,6 +111,7 @@ func (t *Totals) count(k Kind, more counted) {
 	}
 	t.All += more.logical
 	t.MappedAll += more.mapped
+	t.Held += more.held
 }
 
 // rise updates the peaks after a block of a kind was added.
@@ -115,18 +120,69 @@ func (t *Totals) rise(k Kind) {
 	t.MappedPeak[k] = max(t.MappedPeak[k], t.MappedCurrent[k])
 	t.AllPeak = max(t.AllPeak, t.All)
 	t.MappedAllPeak = max(t.MappedAllPeak, t.MappedAll)
+	t.HeldPeak = max(t.HeldPeak, t.Held)
+}
+
+// holds returns the bytes that a limit counts of a block with so many bytes of pages. A piece of a pool is a part of
+// the pool's slab, which the limit counts whole.
+func (b *Block) holds(mapped int64) int64 {
+	switch {
+	case b.pool != nil:
+		return 0
+	case b.reclaimable:
+		return b.pinned
+	}
+	return mapped
+}
+
+// Reclaimable reports whether the system may take the block's pages back at any time, since a file on a disk has their
+// contents.
+func (b *Block) Reclaimable() bool { return b.reclaimable }
+
+// Held returns the bytes that a limit counts: those of Mapped, or, of a reclaimable block, those of the last Pin.
+func (b *Block) Held() int64 {
+	ledger.Lock()
+	defer ledger.Unlock()
+	return b.counted.held
+}
+
+// Pin makes limits count the pages of a reclaimable block that hold these data, and no others: those that its users
+// read in every run. It does nothing to other blocks.
+func (b *Block) Pin(data [][]byte) {
+	if !b.reclaimable {
+		return
+	}
+	bytes := total(joined(b.pageRanges(data)))
+	ledger.Lock()
+	defer ledger.Unlock()
+	if b.pinned = bytes; b.live {
+		ledger.totals.count(b.kind, counted{held: bytes - b.counted.held})
+		ledger.totals.rise(b.kind)
+		b.counted.held = bytes
+	}
+}
+
+// slabs counts the bytes of a pool's slab that came, or went if they are negative.
+func slabs(bytes int64) {
+	ledger.Lock()
+	defer ledger.Unlock()
+	t := &ledger.totals
+	t.Cached += bytes
+	t.Held += bytes
+	t.HeldPeak = max(t.HeldPeak, t.Held)
 }
 
 // recount changes a live block's contribution.
-func recount(b *Block, now counted) {
+func recount(b *Block, logical, mapped int64) {
 	ledger.Lock()
 	defer ledger.Unlock()
-	before := b.counted
+	before, now := b.counted, counted{logical, mapped, b.holds(mapped)}
 	b.counted = now
 	if !b.live {
 		return
 	}
-	ledger.totals.count(b.kind, counted{now.logical - before.logical, now.mapped - before.mapped})
+	ledger.totals.count(b.kind, counted{now.logical - before.logical, now.mapped - before.mapped,
+		now.held - before.held})
 	ledger.totals.rise(b.kind)
 }
 
@@ -245,7 +301,7 @@ func claim(bytes int64) error {
 	ledger.Lock()
 	defer ledger.Unlock()
 	t := &ledger.totals
-	if ledger.limit > 0 && bytes > ledger.limit-t.MappedAll-t.Cached-ledger.pending {
+	if ledger.limit > 0 && bytes > 0 && bytes > ledger.limit-t.Held-ledger.pending {
 		return errLimit
 	}
 	ledger.pending += bytes
@@ -273,6 +329,14 @@ func claimed(bytes int64, get func() (mapping, error)) (m mapping, err error) {
 			return m, err
 		}
 	}
+}
+
+// claimed is the function claimed, without a claim if the system may take the block's pages back.
+func (b *Block) claimed(bytes int64, get func() (mapping, error)) (mapping, error) {
+	if b.reclaimable {
+		bytes = 0
+	}
+	return claimed(bytes, get)
 }
 
 // Trim gives back the pools' free slabs, and returns their bytes.
@@ -318,7 +382,7 @@ func refusal(b *Block, cause error) error {
 	}
 	var e *diag.Error
 	if limit := Limit(); errors.Is(cause, errLimit) {
-		need := t.MappedAll + t.Cached + roundUp(b.size)
+		need := t.Held + roundUp(b.size)
 		e = diag.New(diag.ErrMemory,
 			"the limit of %d bytes that SetLimit set refused %s (%d bytes) for %s, with which pages of %d bytes would be "+
 				"held; held: %s",

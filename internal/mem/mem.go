@@ -76,12 +76,15 @@ type Block struct {
 	keep    *keeper    // of a mapped file of which ranges can be mapped; else nil
 	pages   *SpillFile // of MapPages: the file; else nil
 	grows   bool       // see MapGrowing
-	system  mapping
-	data    atomic.Pointer[byte] // nil once closed, and for an empty block
-	closed  atomic.Bool
-	pool    *Pool // the pool that its piece is from; nil if it has a mapping of its own
-	piece   *piece
-	release func() // of Lent: gives the memory back to the code that made it; else nil
+	pinned  int64      // see Pin; the ledger's lock guards it
+	// reclaimable: see Reclaimable
+	reclaimable bool
+	system      mapping
+	data        atomic.Pointer[byte] // nil once closed, and for an empty block
+	closed      atomic.Bool
+	pool        *Pool // the pool that its piece is from; nil if it has a mapping of its own
+	piece       *piece
+	release     func() // of Lent: gives the memory back to the code that made it; else nil
 }
 
 // Map returns a zeroed block of the given logical size. The kernel hands out its pages as they are touched, except for

@@ -20,7 +20,7 @@ func MapPages(folder, label string, bytes int64) (*Block, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Block{kind: File, label: label, size: bytes, callers: callers(), pages: s}
+	b := &Block{kind: File, label: label, size: bytes, callers: callers(), pages: s, reclaimable: !inMemory(s.file)}
 	if Failing(Mapping) {
 		_ = s.remove()
 		return nil, refusal(b, errInjected)
@@ -29,12 +29,12 @@ func MapPages(folder, label string, bytes int64) (*Block, error) {
 		_ = s.remove()
 		return nil, refusal(b, errAddressSpace)
 	}
-	system, err := claimed(bytes, func() (mapping, error) { return mapFile(s.file, int(bytes), true) })
+	system, err := b.claimed(bytes, func() (mapping, error) { return mapFile(s.file, int(bytes), true) })
 	if err != nil {
 		_ = s.remove()
 		return nil, refusal(b, err)
 	}
-	defer unclaim(roundUp(bytes))
+	defer b.unclaimPages(roundUp(bytes))
 	b.adopt(system)
 	if b.keep = newKeeper(b, s.file); b.keep != nil {
 		b.keep.own = true

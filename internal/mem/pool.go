@@ -260,7 +260,7 @@ func (p *Pool) grow(bytes int64) (*piece, error) {
 		system.large()
 	}
 	s := &slab{system: system, bytes: int64(len(system.pages))}
-	cached(s.bytes)
+	slabs(s.bytes)
 	p.slabs[s] = true
 	p.held += s.bytes
 	p.idle += s.bytes
@@ -348,7 +348,7 @@ func (p *Pool) drop(at *piece) error {
 	delete(p.slabs, s)
 	p.held -= s.bytes
 	p.idle -= s.bytes
-	cached(-s.bytes)
+	slabs(-s.bytes)
 	if err := s.system.release(); err != nil {
 		return fmt.Errorf("mem: giving back a pool's block: %w", err)
 	}

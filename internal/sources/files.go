@@ -22,13 +22,16 @@ type Files struct {
 	partial bool             // the only reader has unmapped some bytes
 	settled bool             // a program was compiled; until then all files stay mapped in full
 	views   map[any][][]byte // the bytes that programs read in place
+	pinned  map[any][][]byte // the share of views that every run may read, which a limit counts
 }
 
-// Mapped counts the bytes of the files that are mapped after a compilation, in full pages.
+// Mapped counts the bytes of the files that are mapped after a compilation, in full pages. Limits count all pages of
+// files that lie in memory; of other files, whose pages the system may take back, they count Pinned alone.
 type Mapped struct {
-	All    int64 // all files, mapped in full
-	Left   int64 // at the end of the compilation
+	All    int64 // that a limit counts when all files are mapped in full
+	Left   int64 // that a limit counts at the end of the compilation, without Pinned
 	Views  int64 // for the program alone
+	Pinned int64 // the share of Views that a limit counts
 	Copies int64 // copies of constants that are not aligned in a file
 }
 
@@ -37,7 +40,7 @@ func NewFiles(of interface {
 	Blocks() []*mem.Block
 	Close() error
 }) *Files {
-	return &Files{of: of, users: 1, views: map[any][][]byte{}}
+	return &Files{of: of, users: 1, views: map[any][][]byte{}, pinned: map[any][][]byte{}}
 }
 
 // Shut ends the model's own use. Calling it twice is allowed.
@@ -122,22 +125,41 @@ func (f *Files) keep(data [][]byte) {
 	}
 }
 
-// Settle records the bytes that a compiled program reads in place.
-func (f *Files) Settle(program any, views [][]byte) (m Mapped) {
+// Settle records the bytes that a compiled program reads in place, and those of them that a limit counts.
+func (f *Files) Settle(program any, views, pinned [][]byte) (m Mapped) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, b := range f.of.Blocks() {
-		m.Left += b.Mapped()
-		m.All += mem.WholePages(b.Size())
-		if b.Kind() == mem.File {
-			m.Views += b.Kept(views)
-		} else {
+		if !b.Reclaimable() {
+			m.Left += b.Mapped()
+			m.All += mem.WholePages(b.Size())
+		}
+		switch {
+		case b.Kind() != mem.File:
 			m.Copies += b.Mapped()
+		case b.Reclaimable():
+			m.Views += b.Kept(views)
+			m.Pinned += b.Kept(pinned)
+		default:
+			m.Views += b.Kept(views)
+			m.Pinned += b.Kept(views)
 		}
 	}
-	f.views[program], f.settled = views, true
+	f.views[program], f.pinned[program], f.settled = views, pinned, true
+	f.pin()
 	f.endUse()
 	return m
+}
+
+// pin makes limits count the bytes that programs' runs read in place.
+func (f *Files) pin() {
+	var data [][]byte
+	for _, list := range f.pinned {
+		data = append(data, list...)
+	}
+	for _, b := range f.of.Blocks() {
+		b.Pin(data)
+	}
 }
 
 // Keep unmaps the files except data and the programs' bytes, during a compilation that has retained them. It does
@@ -158,10 +180,10 @@ func (f *Files) All() error {
 	return f.mapAll()
 }
 
-// Mapped returns the bytes of the files that are mapped.
-func (f *Files) Mapped() (bytes int64) {
+// Held returns the bytes of the files that a limit counts.
+func (f *Files) Held() (bytes int64) {
 	for _, b := range f.Blocks() {
-		bytes += b.Mapped()
+		bytes += b.Held()
 	}
 	return bytes
 }
@@ -172,6 +194,8 @@ func (f *Files) Release(program any) error {
 	defer f.mu.Unlock()
 	if _, settled := f.views[program]; settled {
 		delete(f.views, program)
+		delete(f.pinned, program)
+		f.pin()
 		if f.readers == 0 {
 			f.keep(nil)
 		}

@@ -114,12 +114,11 @@ func (l *limited) within(t *testing.T, calls int) {
 	}
 	limit, parts := l.limit(t)
 	weir.Trim()
-	u := mem.Usage()
-	base := u.MappedAll + u.Cached
+	base := mem.Usage().Held
 	defer weir.SetLimit(weir.SetLimit(base + limit))
 	mem.ResetPeaks()
 	l.run(t, calls)
-	if peak := mem.Usage().MappedAllPeak; peak > base+limit {
+	if peak := weir.Usage().Peak; peak > base+limit {
 		t.Errorf("%d bytes were held, %d more than the limit", peak, peak-base-limit)
 	}
 	weir.Trim()
@@ -165,11 +164,11 @@ func (l *limited) limit(t *testing.T) (int64, weir.Asked) {
 		t.Fatal(err)
 	}
 	now := mem.Usage()
-	if held, want := now.MappedAll-before.MappedAll, parts.Weights+parts.Files+parts.Code; held != want && held != want+
-		parts.Call-outputsOf(p) {
+	if held, want := now.Held-before.Held, parts.Weights+parts.Files-parts.Reclaimable+parts.Code; held != want &&
+		held != want+parts.Call-outputsOf(p) {
 		t.Errorf("%d bytes held, %d told: %+v", held, want, parts)
 	}
-	if most := now.MappedAllPeak - before.MappedAll; most > max(parts.Compiling, now.MappedAll-before.MappedAll) ||
+	if most := now.HeldPeak - before.Held; most > max(parts.Compiling, now.Held-before.Held) ||
 		most < parts.Compiling {
 		t.Errorf("compiling held %d bytes at once, %d told: %+v", most, parts.Compiling, parts)
 	}
@@ -250,6 +249,35 @@ func (l *limited) run(t *testing.T, calls int) {
 	var again bytes.Buffer // the files that are read in place are still there
 	if _, err := p.WriteTo(&again); err != nil && l.o.Target != weir.Reference && !errors.Is(err, weir.ErrUnsupported) {
 		t.Fatal(err)
+	}
+}
+
+// TestLimitFallsWithTheBudget compiles a model without a budget and with two: what a budget pages is in no limit. The
+// model loads, compiles and runs within the lower limit.
+func TestLimitFallsWithTheBudget(t *testing.T) {
+	if _, inMemory := weir.PageFolder(); inMemory || !mem.OutsideHeap() || os.Getenv("WEIR_MAP") == "off" {
+		t.Skip("files lie in memory here, and count")
+	}
+	dims := map[string]weir.Range{"n": {Min: 40, Max: 40}}
+	const slack = 64 << 10 // full pages of each term
+	for _, budget := range []int64{0, 240 << 10, 220 << 10} {
+		l := limited{path: "testdata/onnx/tied_table/model.onnx",
+			o: weir.Options{Dims: dims, Budget: budget, Threads: 1, Calls: 1}}
+		limit, parts := l.limit(t)
+		if most := budget + parts.Arguments + slack; budget > 0 && (limit > most || parts.Compiling > budget+slack) {
+			t.Errorf("within %d, the limit is %d: %+v", budget, limit, parts)
+		}
+		if most := 240<<10 + parts.Arguments + slack; budget == 0 && limit <= most {
+			t.Errorf("without a budget, the limit is %d: %+v", limit, parts)
+		}
+		base := mem.Usage().Held
+		mem.ResetPeaks()
+		before := weir.SetLimit(base + limit)
+		l.run(t, 1)
+		weir.SetLimit(before)
+		if peak := weir.Usage().Peak; peak > base+limit {
+			t.Errorf("within %d, %d bytes were held of %d", budget, peak-base, limit)
+		}
 	}
 }
 

@@ -87,7 +87,7 @@ func TestPoolGrowth(t *testing.T) {
 			t.Fatalf("%d bytes are cached", now.Cached)
 		}
 		// new memory is available only if cached memory is given back
-		defer weir.SetLimit(weir.SetLimit(now.MappedAll + now.Cached))
+		defer weir.SetLimit(weir.SetLimit(now.Held))
 		large, err := weir.New(weir.U8, 1<<20)
 		if err != nil {
 			t.Fatal(err)

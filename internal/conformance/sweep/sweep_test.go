@@ -138,6 +138,7 @@ func holds() held {
 	h := held{totals: mem.Usage()}
 	t := &h.totals
 	t.Peak, t.MappedPeak, t.AllPeak, t.MappedAllPeak, t.SpilledPeak = [mem.Kinds]int64{}, [mem.Kinds]int64{}, 0, 0, 0
+	t.Held, t.HeldPeak = 0, 0 // Held follows from the others and the weights that runs read in mapped files
 	// A compilation may give back a part of a mapped file; the files themselves are counted in blocks.
 	t.All, t.MappedAll = t.All-t.Current[mem.File], t.MappedAll-t.MappedCurrent[mem.File]
 	t.Current[mem.File], t.MappedCurrent[mem.File] = 0, 0
