@@ -10,6 +10,7 @@ import (
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/signature"
+	"github.com/weirml/weir/internal/sources"
 	"github.com/weirml/weir/internal/sym"
 )
 
@@ -100,15 +101,18 @@ func (m *Memory) size(x sym.Expr) Size {
 }
 
 // Of returns the bytes of some outputs together, as a formula. It is ErrInput if an output is not a tensor of numbers.
+// A tensor whose rank a run decides takes the bytes of its extents as well.
 func (m *Memory) Of(outputs ...string) (Size, error) {
 	sum, p := sym.Const(0), m.program
 	for _, name := range outputs {
 		i := p.session.Output(name)
-		if i < 0 || !p.session.Outputs[i].Info.Simple() {
+		if i < 0 || p.session.Outputs[i].Info.Kind != sources.Tensor || p.session.Outputs[i].Info.DType == StringType {
 			return Size{}, diag.Inputf("the program has no output %q that is a tensor of numbers", name).AtTensor(name).
 				WithFix("its outputs are %s", signature.List(p.session.Outputs))
 		}
-		sum = sum.Add(p.compiled.Program.Tensors[p.compiled.Program.Outputs[p.session.Outputs[i].Parts[0]].Tensor].Bytes())
+		for _, part := range p.session.Outputs[i].Parts {
+			sum = sum.Add(p.compiled.Program.Tensors[p.compiled.Program.Outputs[part].Tensor].Bytes())
+		}
 	}
 	return m.size(sum), nil
 }

@@ -2,7 +2,6 @@ package weir
 
 import (
 	"log/slog"
-	"slices"
 
 	"github.com/weirml/weir/internal/sym"
 )
@@ -106,16 +105,5 @@ func (o Options) ranges() map[string]sym.Range {
 	for dim, r := range o.Dims {
 		list[dim] = sym.Range{Min: r.Min, Max: r.Max}
 	}
-	return list
-}
-
-// ones returns the names of the dimensions that Options.Dims fixes to 1, sorted.
-func (o Options) ones() (list []string) {
-	for name, r := range o.Dims {
-		if r.Min == 1 && r.Max == 1 {
-			list = append(list, name)
-		}
-	}
-	slices.Sort(list)
 	return list
 }

@@ -62,5 +62,5 @@ func (m modules) describe(read func() (done func(), err error)) Description {
 
 // asked returns the options that the module depends on.
 func (o Options) asked() sources.Asked {
-	return sources.Asked{Outputs: o.Outputs, States: o.States, Ones: o.ones()}
+	return sources.Asked{Outputs: o.Outputs, States: o.States, Dims: o.ranges()}
 }

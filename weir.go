@@ -112,7 +112,8 @@ type Extent struct {
 func (e Extent) String() string { return signature.Extent(e).String() }
 
 // Info describes an input or output. For a sequence, DType and Shape are those of its tensors: Shape is nil if the
-// model does not declare their rank, and a named extent may differ among them.
+// model does not declare their rank, and a named extent may differ among them. Shape is also nil for an output of a
+// program whose rank a run decides, such as that of a Squeeze without axes.
 type Info struct {
 	Name  string
 	DType DType
@@ -162,7 +163,7 @@ func (i Info) inner() signature.Info {
 }
 
 // String returns the name, type and shape, such as "image: f32[batch,1,8,8]", "words: seq(string[n])" or "state:
-// optional(f32[2,128])". The shape of a sequence of tensors of unknown rank is [...].
+// optional(f32[2,128])". The shape of tensors of unknown rank is [...].
 func (i Info) String() string { return i.inner().String() }
 
 // Model is a loaded model. Its weights stay in its file's mapping until it and every program compiled from it are

@@ -107,6 +107,9 @@ func (s *shape) joins(info weir.Info) error {
 	switch {
 	case info.Kind != weir.TensorKind || info.DType == weir.StringType || info.DType.IsSubByte():
 		return diag.Unsupportedf("a batcher joins tensors of numbers of whole bytes; there is %s", info).AtTensor(info.Name)
+	case info.Shape == nil:
+		return diag.Unsupportedf("a batcher for an output whose rank a run decides: %s", info).AtTensor(info.Name).
+			WithFix("compile the program with Options.Dims{%q: {Min: 2, Max: …}}", s.dim)
 	case info.State != "":
 		return diag.Unsupportedf("a batcher for a program with states").AtTensor(info.Name)
 	case info.Layout != "":

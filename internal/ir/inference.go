@@ -16,10 +16,11 @@ const MaxKnown = 4096
 
 // Inference is the state that shape rules share: the module with its dimensions and conditions.
 type Inference struct {
-	Module *Module
-	fresh  map[string]int
-	names  map[string]int        // of the module's values, for builders: how often a name was asked for
-	meant  map[*Value][]sym.Expr // elements that are not certain; see Learn
+	Module   *Module
+	fresh    map[string]int
+	narrowed []was                 // the ranges that conditions narrowed, in order
+	names    map[string]int        // of the module's values, for builders: how often a name was asked for
+	meant    map[*Value][]sym.Expr // elements that are not certain; see Learn
 }
 
 // NewInference begins inference over a module; its Dims and Requires grow as nodes are inferred.
@@ -121,15 +122,38 @@ func (c *Inference) narrow(cond sym.Cond) {
 		holds, err := cond.Eval(func(sym.Name) (int64, bool) { return value, true })
 		return err == nil && !holds
 	}
-	was := r
+	before := r
 	for taken := 0; taken < mostNarrowed && r.Min < r.Max && r.Min != math.MinInt64 && broken(r.Min); taken++ {
 		r.Min++
 	}
 	for taken := 0; taken < mostNarrowed && r.Min < r.Max && r.Max != sym.NoMax && broken(r.Max); taken++ {
 		r.Max--
 	}
-	if r != was {
+	if r != before {
+		c.narrowed = append(c.narrowed, was{names[0], before})
 		c.Dims().Set(names[0], r)
+	}
+}
+
+// was is the range that a dimension had.
+type was struct {
+	name sym.Name
+	r    sym.Range
+}
+
+// Tentative begins an inference that leaves no conditions. The function that it returns removes those inferred since,
+// with the ranges that they narrowed, and reports whether there were conditions that are not proved.
+func (c *Inference) Tentative() (undo func() (more bool)) {
+	m := c.Module
+	requires, proved, narrowed := len(m.Requires), len(m.Proved), len(c.narrowed)
+	return func() bool {
+		more := len(m.Requires) > requires
+		m.Requires, m.Proved = m.Requires[:requires], m.Proved[:proved]
+		for i := len(c.narrowed) - 1; i >= narrowed; i-- {
+			m.Dims.Set(c.narrowed[i].name, c.narrowed[i].r)
+		}
+		c.narrowed = c.narrowed[:narrowed]
+		return more
 	}
 }
 

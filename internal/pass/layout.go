@@ -376,7 +376,7 @@ func (l *layout) last(n *ir.Node, f *form) bool {
 		}
 	}
 	m, out := l.Module, n.Outputs[0]
-	requires, proved, nodes := len(m.Requires), len(m.Proved), len(l.build.Block.Nodes)
+	undo, nodes := l.Tentative(), len(l.build.Block.Nodes)
 	l.build.Source = n.Source
 	var result *ir.Value
 	var err error
@@ -384,8 +384,7 @@ func (l *layout) last(n *ir.Node, f *form) bool {
 		defer ir.Catch(&err)
 		result = f.build(l.build, n, in)
 	}()
-	more := len(m.Requires) > requires
-	m.Requires, m.Proved = m.Requires[:requires], m.Proved[:proved]
+	more := undo()
 	want := out.Type
 	if !f.dropsChannels {
 		want.Shape = permutedShape(want.Shape, ops.ChannelsLast(len(want.Shape)))

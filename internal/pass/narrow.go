@@ -175,8 +175,7 @@ func (n *narrowing) choose(b *ir.Block) bool {
 
 // rebuild computes only the sections that are read of the values that choose found.
 func (n *narrowing) rebuild(b *ir.Block) {
-	m := n.Module
-	requires, proved := len(m.Requires), len(m.Proved)
+	undo := n.Tentative()
 	into := &ir.Block{}
 	builder := ir.NewBuilder(n.Inference, into)
 	var err error
@@ -213,8 +212,7 @@ func (n *narrowing) rebuild(b *ir.Block) {
 			names = append(names, "less "+node.Op.Name())
 		}
 	}()
-	more := len(m.Requires) > requires
-	m.Requires, m.Proved = m.Requires[:requires], m.Proved[:proved]
+	more := undo()
 	if err != nil || more {
 		return
 	}

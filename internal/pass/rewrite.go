@@ -196,7 +196,7 @@ func (r *rewriting) try(rule *rule, n *ir.Node) bool {
 // type or needs a condition that the node did not need.
 func (r *rewriting) build(rule *rule, n *ir.Node, into *ir.Block) (result *ir.Value) {
 	m := r.Module
-	requires, proved := len(m.Requires), len(m.Proved)
+	undo := r.Tentative()
 	b := ir.NewBuilder(r.Inference, into)
 	b.Source = n.Source
 	var err error
@@ -204,8 +204,7 @@ func (r *rewriting) build(rule *rule, n *ir.Node, into *ir.Block) (result *ir.Va
 		defer ir.Catch(&err)
 		result = rule.apply(r, b, n)
 	}()
-	more := len(m.Requires) > requires
-	m.Requires, m.Proved = m.Requires[:requires], m.Proved[:proved]
+	more := undo()
 	if err != nil || more || result == nil || result == n.Outputs[0] || !sameType(m.Dims, result.Type, n.Outputs[0].Type) {
 		return nil
 	}

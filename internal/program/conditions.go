@@ -67,7 +67,7 @@ func (p *Program) mending(r Require, names []sym.Name, labels map[sym.Name]strin
 		d := p.Dims[p.dimAt(name)]
 		now, _ := value(name)
 		holds := func(v int64) bool {
-			if v < d.Range.Min || v > d.Range.Max {
+			if v < max(d.Range.Min, 1) || v > d.Range.Max { // a size of 0 leaves nothing to compute
 				return false
 			}
 			ok, err := r.Cond.Eval(func(other sym.Name) (int64, bool) {

@@ -69,7 +69,10 @@ func (s *Session) NewCall(d map[string]int64) (c *Call, err error) {
 	defer diag.Recover(&err, "binding a call")
 	for _, edges := range [][]signature.Edge{s.Inputs, s.Outputs} {
 		for i, e := range edges {
-			if info := e.Info; !info.Simple() {
+			if info := e.Info; info.Form().Rank == sources.AnyRank {
+				return nil, diag.Unsupportedf("a call bound to its memory; a run decides the rank of %s", info).AtTensor(info.Name).
+					WithFix("give the dimensions ranges without 1, or of 1 alone, by Options.Dims; or use Program.Run")
+			} else if !info.Simple() {
 				return nil, diag.Unsupportedf("a call bound to its memory; %s is not a tensor of numbers", info).
 					AtTensor(info.Name).WithFix("use Program.Run")
 			} else if e.Parts[0] != i { // only an artefact that was not written by WriteTo has another order

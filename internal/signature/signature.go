@@ -74,7 +74,11 @@ func InfosOf(ports []sources.Port) []Info {
 
 // Form returns the form that determines how tensors of numbers represent the input or output.
 func (i Info) Form() sources.Form {
-	return sources.Form{Kind: i.Kind, DType: i.DType, Rank: len(i.Shape)}
+	f := sources.Form{Kind: i.Kind, DType: i.DType, Rank: len(i.Shape)}
+	if i.Kind == sources.Tensor && i.Shape == nil {
+		f.Rank = sources.AnyRank
+	}
+	return f
 }
 
 // Simple reports whether an input or output is one tensor of numbers, with one port.
@@ -93,17 +97,17 @@ func (i Info) Fixed() []int64 {
 }
 
 // String returns the name, type and shape, such as "image: f32[batch,1,8,8]", "words: seq(string[n])" or "state:
-// optional(f32[2,128])". The shape of a sequence of tensors of unknown rank is [...].
+// optional(f32[2,128])". The shape of tensors of unknown rank is [...].
 func (i Info) String() string {
 	axes := make([]string, len(i.Shape))
 	for k, e := range i.Shape {
 		axes[k] = e.String()
 	}
 	text := fmt.Sprintf("%s[%s]", i.DType, strings.Join(axes, ","))
+	if i.Shape == nil && (i.Form().Sequence() || i.Form().Rank == sources.AnyRank) {
+		text = i.DType.String() + "[...]"
+	}
 	if i.Form().Sequence() {
-		if i.Shape == nil {
-			text = i.DType.String() + "[...]"
-		}
 		text = "seq(" + text + ")"
 	}
 	if i.Form().Optional() {
@@ -148,7 +152,11 @@ func Infos(edges []Edge) (infos []Info) {
 
 // Port returns the input or output as package sources represents it, without its shape.
 func (e Edge) Port() sources.Port {
-	return sources.Port{Name: e.Info.Name, Type: ir.Type{DType: e.Info.DType}, Kind: e.Info.Kind, Components: e.Parts}
+	p := sources.Port{Name: e.Info.Name, Type: ir.Type{DType: e.Info.DType}, Kind: e.Info.Kind, Components: e.Parts}
+	if e.Info.Shape != nil {
+		p.Type.Shape = []sym.Expr{}
+	}
+	return p
 }
 
 // Signature is the inputs and outputs of a model.

@@ -3,6 +3,7 @@ package sources
 import (
 	"slices"
 
+	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/importer/onnx"
 	"github.com/weirml/weir/internal/importer/onnx/wire"
@@ -25,12 +26,15 @@ const (
 
 // Form describes how tensors of numbers, its components, represent a value: a tensor by itself; strings by byte ranges
 // and a pool of bytes; a sequence by elements and extents, and a pool if it is of strings; an optional also by a flag
-// that says whether it has a value.
+// that says whether it has a value. A tensor of AnyRank is represented as a sequence of it alone.
 type Form struct {
 	Kind  Kind
 	DType dtype.DType
 	Rank  int
 }
+
+// AnyRank is the rank of a tensor whose rank a run decides.
+const AnyRank = -1
 
 // Optional reports whether the value may be absent.
 func (f Form) Optional() bool { return f.Kind == onnx.Optional || f.Kind == onnx.OptionalSequence }
@@ -39,7 +43,12 @@ func (f Form) Optional() bool { return f.Kind == onnx.Optional || f.Kind == onnx
 func (f Form) Sequence() bool { return f.Kind == onnx.Sequence || f.Kind == onnx.OptionalSequence }
 
 // Simple reports whether the value is one tensor of numbers, its only component.
-func (f Form) Simple() bool { return f.Kind == onnx.Tensor && f.DType != dtype.String }
+func (f Form) Simple() bool {
+	return f.Kind == onnx.Tensor && f.DType != dtype.String && f.Rank != AnyRank
+}
+
+// listed reports whether elements and extents represent the value.
+func (f Form) listed() bool { return f.Sequence() || f.Kind == onnx.Tensor && f.Rank == AnyRank }
 
 // ComponentTypes returns the element types of the components, in order.
 func (f Form) ComponentTypes() []dtype.DType {
@@ -52,7 +61,7 @@ func (f Form) ComponentTypes() []dtype.DType {
 		value = dtype.I64
 	}
 	out = append(out, value)
-	if f.Sequence() {
+	if f.listed() {
 		out = append(out, dtype.I64)
 	}
 	if f.DType == dtype.String {
@@ -70,7 +79,7 @@ func (f Form) ComponentRank(component int) int {
 		}
 	}
 	switch {
-	case f.Sequence():
+	case f.listed():
 		return []int{1, 2, 1}[component]
 	case component == 1:
 		return 1
@@ -124,10 +133,13 @@ func (f Form) Unpack(components []*tensor.Tensor) (list []*tensor.Tensor, absent
 		components = components[1:]
 	}
 	list = slices.Clone(components[:1])
-	if f.Sequence() {
+	if f.listed() {
 		if list, err = tensor.UnpackSequence(components[0], components[1]); err != nil {
 			return nil, false, err
 		}
+	}
+	if !f.Sequence() && len(list) != 1 {
+		return nil, false, diag.Inputf("%d tensors, where there is one", len(list))
 	}
 	if f.DType == dtype.String {
 		for i := range list {
@@ -146,6 +158,9 @@ func (p Port) ValueOf(tensors []*tensor.Tensor) (v Value, err error) {
 		components[i] = tensors[component]
 	}
 	f := Form{Kind: p.Kind, DType: p.Type.DType}
+	if f.Kind == onnx.Tensor && p.Type.Shape == nil {
+		f.Rank = AnyRank
+	}
 	v.Name, v.Sequence, v.Optional = p.Name, f.Sequence(), f.Optional()
 	v.Tensors, v.Absent, err = f.Unpack(components)
 	for i := range v.Tensors { // they may be views of memory that is released

@@ -27,7 +27,7 @@ func (m onnxModel) First(string, *tensor.Tensor) error { return nil }
 
 // Build converts the model.
 func (m onnxModel) Build(ctx context.Context, a Asked) (*Built, error) {
-	module, signature, err := m.BuildWithin(ctx, a.Outputs, a.States, a.Ones)
+	module, signature, err := m.BuildWithin(ctx, a.Outputs, a.States, a.Dims)
 	if err != nil {
 		return nil, err
 	}
@@ -63,12 +63,12 @@ func declared(ports []onnx.Port) []Port {
 	return out
 }
 
-// portsOf returns ports as a module has them. All except sequences have a shape.
+// portsOf returns ports as a module has them. All except sequences and tensors of any rank have a shape.
 func portsOf(edges []onnx.Edge) []Port {
 	out := make([]Port, len(edges))
 	for i, e := range edges {
 		out[i] = Port{Name: e.Name, Type: e.Type, Kind: e.Kind, Components: e.Components}
-		if e.Type.Shape == nil && e.Kind != onnx.Sequence && e.Kind != onnx.OptionalSequence {
+		if e.Type.Shape == nil && e.Kind != onnx.Sequence && e.Kind != onnx.OptionalSequence && !e.AnyRank {
 			out[i].Type.Shape = []sym.Expr{}
 		}
 	}

@@ -54,9 +54,9 @@ type Port struct {
 
 // Asked has the options on which a module depends.
 type Asked struct {
-	Outputs []string          // the values to return; nil: the model's own
-	States  map[string]string // the outputs that are new values of inputs, by the inputs' names
-	Ones    []string          // dimensions that are 1 in every run
+	Outputs []string             // the values to return; nil: the model's own
+	States  map[string]string    // the outputs that are new values of inputs, by the inputs' names
+	Dims    map[string]sym.Range // the ranges of dimensions that the caller gives
 }
 
 // Built is a module with its ports as the user sees them.

@@ -7,7 +7,9 @@ import (
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/importer/onnx/wire"
+	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/sym"
 )
 
 // A graph is converted from its beginning to its end, but some facts that a node needs are known only at the end:
@@ -29,18 +31,23 @@ var errAgain = errors.New("the conversion begins again")
 // Attempt holds the facts that the conversions of a model have found so far. Loops and Ifs are identified by the paths
 // of their nodes, which are the same in every conversion.
 type Attempt struct {
-	count  int
-	last   string          // the node that asked for another attempt
-	Node   *wire.NodeProto // the node that was converted last, in any graph
-	Top    *wire.NodeProto // the node of the model's own graph that was converted last
-	bodies map[*wire.GraphProto]int
-	varies map[string][]ops.LoopExtent // by a loop's path: what changes from one iteration to the next
-	forms  map[string][]Form           // by a loop's path: the forms of its carried values
-	forks  map[string]fork             // by the path of an If whose branches' results differ in rank
-	States map[string]string           // the outputs that are new values of inputs, by the inputs' names
-	ones   []string                    // the dimensions that are 1 in every run
-	work   int                         // how many more nodes may be converted again, in all attempts
-	inline int                         // how many more nodes of functions this attempt may convert
+	count      int
+	last       string          // the node that asked for another attempt
+	Node       *wire.NodeProto // the node that was converted last, in any graph
+	Top        *wire.NodeProto // the node of the model's own graph that was converted last
+	bodies     map[*wire.GraphProto]int
+	varies     map[string][]ops.LoopExtent // by a loop's path: what changes from one iteration to the next
+	forms      map[string][]Form           // by a loop's path: the forms of its carried values
+	forks      map[string]fork             // by the path of an If or Squeeze whose results differ in rank
+	ranked     bool                        // every output has one rank in all runs
+	States     map[string]string           // the outputs that are new values of inputs, by the inputs' names
+	asked      map[string]sym.Range        // the ranges of dimensions that the caller gives
+	narrow     bool                        // the ranges of dimensions decide the rank of a result
+	sized      bool                        // the extent of an axis decides the rank of a result
+	found      map[sym.Name]sym.Range      // the ranges that earlier attempts' conditions leave, and these conditions
+	conditions []ir.Require
+	work       int // how many more nodes may be converted again, in all attempts
+	inline     int // how many more nodes of functions this attempt may convert
 }
 
 // Functions that call others many times each, which call others in turn, make a model of any size from a small file.
@@ -62,7 +69,7 @@ func mostInlined(m *wire.ModelProto) int {
 // newAttempt returns an attempt without any facts.
 func newAttempt(m *Source) *Attempt {
 	return &Attempt{bodies: map[*wire.GraphProto]int{}, varies: map[string][]ops.LoopExtent{}, forms: map[string][]Form{},
-		forks: map[string]fork{}, work: mostWork + moreWork*nodesOf(m.Proto.Graph)}
+		forks: map[string]fork{}, found: map[sym.Name]sym.Range{}, work: mostWork + moreWork*nodesOf(m.Proto.Graph)}
 }
 
 // nodesOf returns the number of nodes of a graph and its subgraphs.

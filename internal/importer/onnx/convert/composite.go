@@ -46,6 +46,8 @@ type Form struct {
 	Of ir.Type
 	// Vacant says that a sequence has no tensors: its type's shape means nothing.
 	Vacant bool
+	// AnyRank says that a run decides the rank of a tensor, whose components are those of a sequence of it alone.
+	AnyRank bool
 }
 
 // Differing is the extent of an axis that differs among a sequence's tensors.
@@ -71,12 +73,14 @@ func (f Form) String() string {
 }
 
 // simple reports whether a value of the form is one tensor of numbers.
-func (f Form) simple() bool { return f.Kind == Tensor && f.Of.DType != dtype.String }
+func (f Form) simple() bool { return f.Kind == Tensor && f.Of.DType != dtype.String && !f.AnyRank }
 
 // Stand returns a stand-in for a composite.
 func (g *Scope) Stand(c *Composite) *ir.Value {
 	v := &ir.Value{Name: g.Build.Source}
-	if c.Kind == Tensor {
+	if c.AnyRank {
+		v.Type = ir.Type{DType: c.Of.DType}
+	} else if c.Kind == Tensor {
 		v.Type = ir.Type{DType: dtype.String, Shape: c.Components[0].Type.Shape}
 	}
 	if g.Composites == nil {
@@ -102,7 +106,7 @@ func (g *Scope) StringValue(t ops.Text) *ir.Value {
 // IsStrings reports whether a value is a tensor of strings.
 func (g *Scope) IsStrings(v *ir.Value) bool {
 	c := g.Composites[v]
-	return c != nil && c.Kind == Tensor
+	return c != nil && c.Kind == Tensor && c.Of.DType == dtype.String && !c.AnyRank
 }
 
 // StringComponents returns the spans and the pool of a tensor of strings.
@@ -129,7 +133,7 @@ func (g *Scope) From(f Form, components []*ir.Value) *ir.Value {
 	if f.simple() {
 		return components[0]
 	}
-	if f.Kind.Unwrapped() == Tensor {
+	if f.Kind.Unwrapped() == Tensor && !f.AnyRank {
 		f.Of.Shape = components[f.Kind/Optional].Type.Shape
 	}
 	return g.Stand(&Composite{Form: f, Components: components})
@@ -142,9 +146,9 @@ func (f Form) componentNames() []string {
 		names = append(names, ".has")
 	}
 	switch isString := f.Of.DType == dtype.String; {
-	case f.Kind.Unwrapped() == Sequence && isString:
+	case (f.Kind.Unwrapped() == Sequence || f.AnyRank) && isString:
 		return append(names, ".elements", ".extents", ".pool")
-	case f.Kind.Unwrapped() == Sequence:
+	case f.Kind.Unwrapped() == Sequence || f.AnyRank:
 		return append(names, ".elements", ".extents")
 	case isString:
 		return append(names, ".spans", ".pool")
@@ -159,6 +163,8 @@ func (g *Scope) common(a, b Form) Form {
 	f := a
 	f.Kind |= b.Kind
 	switch {
+	case a.AnyRank || b.AnyRank:
+		return Form{Of: ir.Type{DType: a.Of.DType}, AnyRank: true}
 	case a.simple() && b.simple():
 	case a.Of.DType == dtype.Invalid:
 		f.Of, f.Kind = b.Of, Optional|b.Kind
@@ -216,6 +222,9 @@ func Alike(a, b []sym.Expr) []sym.Expr {
 
 // As returns the components of v in a form that common returned.
 func (g *Scope) As(v *ir.Value, f Form) []*ir.Value {
+	if f.AnyRank {
+		v = g.anyRank(v)
+	}
 	c := g.Composites[v]
 	if f.Kind < Optional {
 		switch {

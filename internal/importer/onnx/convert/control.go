@@ -17,10 +17,10 @@ func If(c *Call) []*ir.Value {
 		return c.Scope.branch(branchOf(c, int(min(truth, 1))), c.Builder, path)
 	}
 	if d, ok := c.Scope.Attempt.forks[path]; ok {
-		c.takes(cond, d)
+		c.takes(cond, d, [2]string{"its else branch", "its then branch"})
 		return c.Scope.branch(branchOf(c, d.only), c.Builder, path)
 	}
-	sides := c.Scope.sides(path)
+	sides := c.Scope.sides(cond, path)
 	for i, s := range sides {
 		if err := s.do(func() error {
 			s.block.Results = c.Scope.branch(branchOf(c, i), s.Build, path)

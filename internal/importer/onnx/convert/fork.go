@@ -75,33 +75,62 @@ func (g *Scope) run(nodes []*wire.NodeProto, outputs []declared) error {
 	return nil
 }
 
-// step converts a node, or an If with the nodes after it, and returns the index of the next node.
-func (g *Scope) step(f *flow, at int) (next int, err error) {
-	g.at = f.ids[at]
-	n, path := f.nodes[at], g.nodePath()
-	if g.Attempt.Node = n; g.depth == 0 {
-		g.Attempt.Top = n
-	}
-	d, ok := g.Attempt.forks[path]
-	if !ok || d.only >= 0 && !d.within {
-		return at + 1, g.node(n)
+// choice is a condition, and what is converted if it is 0 or 1.
+type choice struct {
+	*Call
+	cond     *ir.Value
+	branches [2]*wire.GraphProto
+	// declares says that the ranks that the file declares for the outputs may exclude a branch.
+	declares bool
+	names    [2]string // of the branches, for errors
+}
+
+// choice returns the choice that the nodes after a node are converted for; nil if the node is converted by itself.
+func (g *Scope) choice(n *wire.NodeProto) (*choice, error) {
+	d, forked := g.Attempt.forks[g.nodePath()]
+	single := DomainOf(n.Domain) == "" && n.OpType == "Squeeze"
+	if !single && (!forked || d.only >= 0 && !d.within) {
+		return nil, nil
 	}
 	c, _, err := g.call(n)
 	if err != nil {
-		return at, err
+		return nil, err
+	}
+	if single {
+		return c.squeezed(), nil
+	}
+	return &choice{c, c.Input(0), [2]*wire.GraphProto{branchOf(c, 0), branchOf(c, 1)}, true,
+		[2]string{"its else branch", "its then branch"}}, nil
+}
+
+// step converts a node, or a choice with the nodes after it, and returns the index of the next node.
+func (g *Scope) step(f *flow, at int) (next int, err error) {
+	g.at = f.ids[at]
+	n := f.nodes[at]
+	if g.Attempt.Node = n; g.depth == 0 {
+		g.Attempt.Top = n
 	}
 	defer g.beginNode(n)()
-	cond, taken := c.Input(0), d.only
-	if known, ok := knownCondition(cond); ok {
+	c, err := g.choice(n)
+	if err != nil {
+		return at, err
+	}
+	if c == nil {
+		return at + 1, g.node(n)
+	}
+	d := g.Attempt.forks[g.nodePath()]
+	taken := d.only
+	if known, ok := knownCondition(c.cond); ok {
 		taken = int(min(known, 1))
 	} else if taken >= 0 {
-		c.takes(cond, d)
+		c.takes(c.cond, d, c.names)
+		g.facts = g.knowing(c.cond, taken == 1)
 	}
 	if taken < 0 {
 		return g.fork(c, f, at)
 	}
-	*f = *f.into(at, branchOf(c, taken))
-	return at, g.initializers(branchOf(c, taken))
+	*f = *f.into(at, c.branches[taken])
+	return at, g.initializers(c.branches[taken])
 }
 
 // knownCondition returns the value of a condition that is known.
@@ -140,13 +169,14 @@ func (f *flow) into(at int, branch *wire.GraphProto) *flow {
 type side struct {
 	*Scope
 	block    *ir.Block
+	dims     *sym.Dims    // the ranges of dimensions in this branch
 	requires []ir.Require // the module's conditions, with those of this branch
 	before   int          // the number of conditions before this branch
 	left     int          // the number of nodes left to convert
 }
 
-// sides returns the branches of the If under conversion; the index is the condition's value.
-func (g *Scope) sides(path string) (out [2]*side) {
+// sides returns the branches of the choice under conversion; the index is the condition's value.
+func (g *Scope) sides(cond *ir.Value, path string) (out [2]*side) {
 	before := g.Build.Module.Requires
 	for i := range out {
 		block := &ir.Block{}
@@ -154,17 +184,30 @@ func (g *Scope) sides(path string) (out [2]*side) {
 		inner.Outer, inner.Build, inner.names, inner.weights, inner.sparse = g, g.Build.In(block), map[string]*ir.Value{},
 			nil, nil
 		inner.path = fmt.Sprintf("%s=%d", path, i)
-		out[i] = &side{Scope: &inner, block: block, requires: slices.Clone(before), before: len(before)}
+		inner.facts = g.knowing(cond, i == 1)
+		out[i] = &side{Scope: &inner, block: block, dims: g.Build.Dims().Clone(), requires: slices.Clone(before),
+			before: len(before)}
 	}
 	return out
 }
 
-// do runs a conversion in the branch.
+// do runs a conversion in the branch. The ranges of dimensions that it narrows are those of the branch alone.
 func (s *side) do(convert func() error) (err error) {
 	defer ir.Catch(&err)
-	s.Build.Module.Requires = s.requires
+	m := s.Build.Module
+	outer := m.Dims
+	defer func() {
+		for _, name := range s.dims.Names() {
+			if _, known := outer.Get(name); !known {
+				r, _ := s.dims.Get(name)
+				outer.Set(name, r)
+			}
+		}
+		m.Dims = outer
+	}()
+	m.Dims, m.Requires = s.dims, s.requires
 	err = convert()
-	s.requires = s.Build.Module.Requires
+	s.requires = m.Requires
 	return err
 }
 
@@ -172,15 +215,6 @@ func (s *side) do(convert func() error) (err error) {
 // the model that hold if the branch is taken.
 func (c *Call) join(cond *ir.Value, sides [2]*side, results [2][]*ir.Value) []*ir.Value {
 	m := c.Module
-	m.Requires = sides[0].requires[:sides[0].before]
-	for i, s := range sides {
-		for _, r := range s.requires[s.before:] {
-			// A branch's own condition holds whenever the branch runs.
-			if own := c.relation(cond, i == 1); own.String() != r.Cond.String() {
-				m.Requires = append(m.Requires, ir.Require{Cond: under(c.truth(cond), i, r.Cond), From: r.From})
-			}
-		}
-	}
 	var forms []Form
 	for k := range results[0] {
 		forms = append(forms, c.Scope.common(c.Scope.FormOf(results[0][k]), c.Scope.FormOf(results[1][k])))
@@ -188,7 +222,23 @@ func (c *Call) join(cond *ir.Value, sides [2]*side, results [2][]*ir.Value) []*i
 	for i, s := range sides {
 		s.block.Results = s.flat(results[i], forms)
 	}
-	return c.Scope.assemble(forms, ops.If(c.Builder, cond, sides[1].block, sides[0].block))
+	for i, s := range sides {
+		if fact, ok := comparison(cond, i == 1); ok {
+			if err := s.do(func() error { s.reshaped(sides[1-i].block.Results, fact); return nil }); err != nil {
+				c.Fail(err)
+			}
+		}
+	}
+	m.Requires = slices.Clone(sides[0].requires[:sides[0].before])
+	for i, s := range sides {
+		for _, r := range s.requires[s.before:] {
+			// A branch's own condition holds whenever the branch runs.
+			if own := c.relation(cond, i == 1); !c.Scope.follows(r.Cond, own) {
+				m.Requires = append(m.Requires, ir.Require{Cond: under(c.truth(cond), i, r.Cond), From: r.From})
+			}
+		}
+	}
+	return c.Scope.assemble(forms, c.chosen(cond, sides))
 }
 
 // alike reports whether one result of an If can have both values: tensors of one type and rank, or composites.
@@ -198,20 +248,20 @@ func (g *Scope) alike(x, y *ir.Value) bool {
 		b.Of.DType == dtype.Invalid {
 		return true
 	}
-	return a.Of.DType == b.Of.DType && len(a.Of.Shape) == len(b.Of.Shape)
+	return a.Of.DType == b.Of.DType && (a.AnyRank || b.AnyRank || len(a.Of.Shape) == len(b.Of.Shape))
 }
 
-// fork converts an If and the nodes after it in both branches, until the branches' values have equal types and ranks.
-func (g *Scope) fork(c *Call, f *flow, at int) (next int, err error) {
+// fork converts the nodes after a choice in both branches, until the branches' values have equal types and ranks.
+func (g *Scope) fork(c *choice, f *flow, at int) (next int, err error) {
 	if f.last == nil {
 		f.last = lastUses(f.nodes, f.outputs)
 	}
 	n, path := f.nodes[at], g.nodePath()
 	within := g.Attempt.forks[path].within
-	sides := g.sides(path)
+	sides := g.sides(c.cond, path)
 	var flows [2]*flow
 	for i, s := range sides {
-		proto := branchOf(c, i)
+		proto := c.branches[i]
 		flows[i], s.left = &flow{nodes: f.nodes, ids: f.ids, outputs: f.outputs, last: f.last}, len(f.nodes)-at-1
 		if within {
 			flows[i] = f.into(at, proto)
@@ -235,7 +285,10 @@ func (g *Scope) fork(c *Call, f *flow, at int) (next int, err error) {
 		}
 		s := sides[i]
 		if s.left == 0 {
-			return at, g.differ(f, path, sides)
+			if err := g.differ(c, f, path, sides); err != nil {
+				return at, err
+			}
+			continue
 		}
 		if g.Attempt.work--; g.Attempt.work < 0 {
 			return at, diag.Unsupportedf("branches whose results' ranks differ, with too many nodes after them").
@@ -258,7 +311,7 @@ func (g *Scope) fork(c *Call, f *flow, at int) (next int, err error) {
 			results[i] = append(results[i], s.names[name])
 		}
 	}
-	for i, v := range c.join(c.Input(0), sides, results) {
+	for i, v := range c.join(c.cond, sides, results) {
 		g.name(v, names[i])
 	}
 	return next, nil
@@ -315,16 +368,17 @@ func (g *Scope) impossible(path string, branch int, err error) error {
 	return errAgain
 }
 
-// differ decides about branches whose results differ when no nodes are left: by the ranks that the file declares for
-// the outputs, or by converting the nodes after the If to which this branch belongs.
-func (g *Scope) differ(f *flow, path string, sides [2]*side) error {
+// differ decides about branches whose outputs differ in rank when no nodes are left: by the ranks that the file
+// declares, or by converting the nodes after the If to which this branch belongs. Outputs of the model may have any
+// rank.
+func (g *Scope) differ(c *choice, f *flow, path string, sides [2]*side) error {
 	for _, o := range f.outputs {
 		x, y := sides[0].names[o.name], sides[1].names[o.name]
 		if x == nil || y == nil || g.alike(x, y) {
 			continue
 		}
 		for i, v := range []*ir.Value{x, y} {
-			if o.rank >= 0 && len(v.Type.Shape) != o.rank {
+			if c.declares && o.rank >= 0 && len(v.Type.Shape) != o.rank {
 				return g.impossible(path, i, diag.Inputf("output %q becomes %s, it is declared with rank %d", o.name, v.Type,
 					o.rank).AtTensor(o.name))
 			}
@@ -338,10 +392,25 @@ func (g *Scope) differ(f *flow, path string, sides [2]*side) error {
 			g.Attempt.forks[g.owner] = d
 			return errAgain
 		}
+		sameType := g.FormOf(x).Of.DType == g.FormOf(y).Of.DType
+		if g.depth == 0 && !g.Attempt.ranked && sameType {
+			for _, s := range sides {
+				if err := s.do(func() error { s.names[o.name] = s.anyRank(s.names[o.name]); return nil }); err != nil {
+					return err
+				}
+			}
+			continue
+		}
+		if !c.declares {
+			return g.impossible(path, 1, diag.Inputf("%q has one rank in all runs", o.name))
+		}
 		return diag.Unsupportedf("output %q is %s in one branch and %s in the other", o.name, y.Type, x.Type).
 			AtTensor(o.name).AtNode(g.Build.Source, "If")
 	}
-	return diag.Unsupportedf("branches whose results' ranks or types differ").AtNode(g.Build.Source, "If")
+	if !g.agree(f, sides, len(f.nodes)) {
+		return diag.Unsupportedf("branches whose results' ranks or types differ").AtNode(g.Build.Source, c.Node.OpType)
+	}
+	return nil
 }
 
 // lastUses returns the index of the last node that reads each name, subgraphs included; outputs are read after all
@@ -419,11 +488,10 @@ func under(truth sym.Expr, branch int, cond sym.Cond) sym.Cond {
 	return sym.Cond{A: by, Rel: cond.Rel, B: zero}
 }
 
-// takes adds the condition of the model that an If takes the branch d.only.
-func (c *Call) takes(cond *ir.Value, d fork) {
-	name := [2]string{"then", "else"}[d.only]
+// takes adds the condition of the model that a choice takes the branch d.only.
+func (c *Call) takes(cond *ir.Value, d fork, names [2]string) {
 	if err := c.RequireOf(c.Source, c.Node.OpType, 0, c.relation(cond, d.only == 1),
-		fmt.Sprintf("its %s branch cannot be valid: %s", name, d.why)); err != nil {
+		fmt.Sprintf("%s cannot be valid: %s", names[1-d.only], d.why)); err != nil {
 		c.Fail(err)
 	}
 }
@@ -454,11 +522,23 @@ func init() {
 
 // relation returns the condition that cond is true, or false: as a comparison of sizes, or of cond as an integer.
 func (c *Call) relation(cond *ir.Value, holds bool) sym.Cond {
+	if compared, ok := comparison(cond, holds); ok {
+		return compared
+	}
+	want := sym.Const(0)
+	if holds {
+		want = sym.Const(1)
+	}
+	return sym.Cond{A: c.truth(cond), Rel: sym.EQ, B: want}
+}
+
+// comparison returns the comparison of sizes that decides a condition, if there is one.
+func comparison(cond *ir.Value, holds bool) (sym.Cond, bool) {
 	truth := holds
 	for v := cond; v.Node != nil && len(v.Node.Inputs) > 0 && v.Node.Inputs[0] != nil; v = v.Node.Inputs[0] {
 		in, name := v.Node.Inputs, v.Node.Op.Name()
 		if compare := relations[name]; compare != nil && len(in) == 2 && len(in[0].Known) == 1 && len(in[1].Known) == 1 {
-			return compare(in[0].Known[0], in[1].Known[0], truth)
+			return compare(in[0].Known[0], in[1].Known[0], truth), true
 		}
 		if name == "not" {
 			truth = !truth
@@ -466,9 +546,5 @@ func (c *Call) relation(cond *ir.Value, holds bool) sym.Cond {
 			break
 		}
 	}
-	want := sym.Const(0)
-	if holds {
-		want = sym.Const(1)
-	}
-	return sym.Cond{A: c.truth(cond), Rel: sym.EQ, B: want}
+	return sym.Cond{}, false
 }

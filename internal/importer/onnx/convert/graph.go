@@ -33,9 +33,10 @@ type Scope struct {
 	Proto      *wire.GraphProto // nil for a function
 	depth      int
 	Attempt    *Attempt
-	path       string // the path of the graph in the model, the same in every attempt
-	at         string // the node under conversion
-	owner      string // the path of the If to whose branch this graph belongs
+	path       string     // the path of the graph in the model, the same in every attempt
+	at         string     // the node under conversion
+	owner      string     // the path of the If to whose branch this graph belongs
+	facts      []sym.Cond // what the branches around decide
 }
 
 // NewScope returns the scope of a model's own graph.
@@ -51,18 +52,20 @@ func (m *Source) Build(outputs []string) (module *ir.Module, signature *Signatur
 
 // BuildWithin converts the model: its own outputs, or the named values. The signature describes the module's parameters
 // and results. The module's Check returns the context's error once the context has ended. states maps inputs to the
-// outputs that are their new values; the module does not treat them as states. ones are dimensions that are 1 in every
-// run: an extent that is one of them is broadcast where a larger one is expected.
+// outputs that are their new values; the module does not treat them as states. asked are ranges of the inputs'
+// dimensions. A dimension with one value is that number in all shapes.
 func (m *Source) BuildWithin(ctx context.Context, outputs []string, states map[string]string,
-	ones []string) (module *ir.Module, signature *Signature, err error) {
+	asked map[string]sym.Range) (module *ir.Module, signature *Signature, err error) {
 	if err := m.Supported(); err != nil {
 		return nil, nil, err
 	}
 	a := newAttempt(m)
-	a.States, a.ones = states, ones
+	a.States, a.asked = states, asked
 	err = a.repeated(ctx, func() error {
-		module, signature, err = m.try(ctx, outputs, a)
-		return err
+		if module, signature, err = m.try(ctx, outputs, a); err != nil {
+			return err
+		}
+		return a.settle(m, module)
 	})
 	return module, signature, err
 }
@@ -413,7 +416,7 @@ func (g *Scope) inline(f *wire.FunctionProto, n *wire.NodeProto, in []*ir.Value,
 	}
 	inner := &Scope{Source: g.Source, Build: g.Build, names: map[string]*ir.Value{}, opsets: g.Source.within(f, g.opsets),
 		attrs: map[string]*wire.AttributeProto{}, depth: g.depth + 1, Composites: g.Composites, Attempt: g.Attempt,
-		path: g.nodePath()}
+		path: g.nodePath(), facts: g.facts}
 	for _, a := range f.AttributeProto {
 		inner.attrs[a.Name] = a
 	}
@@ -488,7 +491,7 @@ func (g *Scope) bodyOf(proto *wire.GraphProto, in *ir.Builder, params []*ir.Valu
 		g.Build.Fail(diag.Inputf("subgraphs nest more than %d deep", maxFunctions).AtNode(g.Build.Source, g.Build.Operator))
 	}
 	inner := &Scope{Source: g.Source, Outer: g, Build: in, names: map[string]*ir.Value{}, opsets: g.opsets, attrs: g.attrs,
-		depth: g.depth + 1, Composites: g.Composites, Attempt: g.Attempt, path: g.inside(proto), owner: owner}
+		depth: g.depth + 1, Composites: g.Composites, Attempt: g.Attempt, path: g.inside(proto), owner: owner, facts: g.facts}
 	for i, p := range params {
 		inner.names[proto.Input[i].Name] = p
 	}

@@ -13,6 +13,7 @@ import (
 func (m *Source) Rehearse(dims *sym.Dims, types map[string]ir.Type, found func(results []*ir.Value)) (a *Attempt,
 	err error) {
 	a = newAttempt(m)
+	a.ranked = true
 	return a, a.repeated(context.Background(), func() error {
 		body := &ir.Block{}
 		module := &ir.Module{Name: "main", Dims: dims.Clone(), Main: &ir.Func{Name: "main", Body: body}}

@@ -19,6 +19,8 @@ type Port struct {
 	Name string
 	Kind Kind
 	Type ir.Type
+	// AnyRank says of an output that a run decides its rank: its components are those of a sequence of it alone.
+	AnyRank bool
 }
 
 // extentsWidth is the length of a row of a sequence's extents.
@@ -92,12 +94,13 @@ func (g *Scope) inputs(s *Signature) {
 	}
 	for _, p := range g.Source.Inputs {
 		edge, first := Edge{Port: p}, len(g.Build.Block.Params)
-		g.names[p.Name] = g.Parameter(p)
+		g.names[p.Name] = g.bound(g.Parameter(p))
 		for i := first; i < len(g.Build.Block.Params); i++ {
 			edge.Components = append(edge.Components, i)
 		}
 		s.Inputs = append(s.Inputs, edge)
 	}
+	g.Build.Module.Requires = append(g.Build.Module.Requires, g.Attempt.conditions...)
 }
 
 // Parameter adds the parameters of an input, one for each component, and returns the input's value.
@@ -108,14 +111,6 @@ func (g *Scope) Parameter(p Port) *ir.Value {
 		components = append(components, g.Build.Param(p.Name+component, g.componentType(p, f, component)))
 	}
 	return g.From(f, components)
-}
-
-// rangeOf returns the initial range of an input's dimension.
-func (a *Attempt) rangeOf(name sym.Name) sym.Range {
-	if slices.Contains(a.ones, name.Text()) {
-		return sym.Range{Min: 1, Max: 1}
-	}
-	return sym.Range{Min: 0, Max: sym.NoMax}
 }
 
 // componentType returns the type of a component of an input.
@@ -150,7 +145,7 @@ func (g *Scope) dimension(hint string, most int64) sym.Expr {
 // output adds an output of the model to the module's results, in the declared form if its value can take it.
 func (g *Scope) output(s *Signature, name string, v *ir.Value) {
 	f := g.FormOf(v)
-	edge := Edge{Port: Port{Name: name, Kind: f.Kind, Type: f.Of}}
+	edge := Edge{Port: Port{Name: name, Kind: f.Kind, Type: f.Of, AnyRank: f.AnyRank}}
 	at := slices.IndexFunc(g.Source.Outputs, func(p Port) bool { return p.Name == name && p.Type.DType != dtype.Invalid })
 	if at >= 0 {
 		p := g.Source.Outputs[at]
@@ -159,7 +154,9 @@ func (g *Scope) output(s *Signature, name string, v *ir.Value) {
 		} else if declared.Kind.Unwrapped() != f.Kind.Unwrapped() {
 			g.Build.Fail(diag.Inputf("output %q is declared as %s and is %s", name, declared, f).AtTensor(name))
 		}
-		f.Kind = p.Kind
+		if f.Kind = p.Kind; f.AnyRank && p.Kind != Tensor {
+			g.Build.Fail(diag.Unsupportedf("output %q is an optional of a rank that a run decides", name).AtTensor(name))
+		}
 		edge.Kind, edge.Type.DType = p.Kind, f.Of.DType
 		if p.Kind.Unwrapped() == Sequence {
 			edge.Type.Shape = p.Type.Shape

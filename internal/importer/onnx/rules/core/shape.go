@@ -122,14 +122,14 @@ func squeeze(c *convert.Call) []*ir.Value {
 	shape := []sym.Expr{}
 	for i, extent := range x.Type.Shape {
 		size, static := extent.Const()
+		single := c.Scope.Single(extent)
 		switch {
-		case axes == nil && !static:
-			// The rank of the result would depend on whether the axis is removed: a run in which its extent is 1 is
-			// refused.
+		case axes == nil && single == sym.Yes:
+		case axes == nil && single == sym.Unknown:
+			// In a loop or a function, whose results have one rank: a run in which the extent is 1 is refused.
 			c.Condition(sym.Cond{A: extent, Rel: sym.NE, B: sym.Const(1)},
-				"no axis is removed that is not named and need not have one element")
+				"an axis whose removal changes the rank of a loop's or function's result has not one element")
 			shape = append(shape, extent)
-		case axes == nil && size == 1:
 		case gone[i] && static && size != 1:
 			c.Fault("axis %d has extent %d, it must be 1 to be removed", i, size)
 		case gone[i]: // the number of elements implies that the extent is 1
