@@ -24,7 +24,8 @@ type Measurement struct {
 	// certificate's formulas.
 	Decided Dims
 
-	bodies []uint8 // the bodies of branches and loops that ran: see session.Measurement
+	bodies []uint8          // the bodies of branches and loops that ran: see session.Measurement
+	joint  []executor.Joint // the sizes of dimensions that data determine together
 }
 
 // Peak returns the measured peak for a number of such calls at once: compare it with the prediction of Memory.Peak.
@@ -46,7 +47,7 @@ func (p *Program) measure(ctx context.Context, in Inputs) (Measurement, []execut
 	m := Measurement{Weights: seen.Weights, Arena: seen.Arena, Outputs: seen.Outputs, Scratch: seen.Scratch,
 		ArenaWritten: seen.ArenaWritten, OutputsWritten: seen.OutputsWritten, ScratchWritten: seen.ScratchWritten,
 		Kernel: seen.Kernel, Mapped: seen.Mapped, DeviceWeights: p.deviceHeld, DeviceCall: seen.DeviceCall,
-		Decided: seen.Decided, bodies: seen.Bodies}
+		Decided: seen.Decided, bodies: seen.Bodies, joint: seen.Joint}
 	if held := p.compiled.Code.Held; held != nil && err == nil {
 		m.Code = held()
 	}

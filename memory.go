@@ -37,7 +37,10 @@ type Memory struct {
 	// Exhausted reports whether proofs reached their limit of work. Generated code checks what was not proved, and the
 	// plan may be larger and the code slower than necessary. Narrower ranges of dimensions help.
 	Exhausted bool
-	Proven    bool // Arena equals Least for every binding: no plan is smaller
+	// Proven reports whether Arena equals Least for every binding, so that no plan is smaller. It is false if Bounded.
+	Proven bool
+	// Bounded reports whether data decide the size of a buffer that is planned for its bound: a run may reach less.
+	Bounded bool
 	// Device is the certificate of the device's memory; nil for a program that runs on the host alone.
 	Device *DeviceMemory
 
@@ -87,7 +90,7 @@ func (s Size) Dims() []string {
 func newMemory(p *Program) *Memory {
 	c := certificate.TermsOf(p.compiled, p.session.OwnBytes())
 	m := &Memory{program: p, dims: certificate.Ranges(p.compiled, p.labels), Workers: p.options.Threads,
-		Proven: c.Proven, Exhausted: p.exhausted}
+		Proven: c.Proven, Bounded: c.Bounded, Exhausted: p.exhausted}
 	m.Weights, m.Code, m.Arena = m.size(sym.Const(c.Weights)), m.size(sym.Const(c.Code)), m.size(c.Arena)
 	m.Outputs, m.Scratch, m.Spill = m.size(c.Outputs), m.size(c.Scratch), m.size(p.compiled.Spilled)
 	m.LowerBound, m.Least, m.DataDependent = m.size(c.LowerBound), m.size(c.Least), m.size(c.DataDependent)

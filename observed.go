@@ -12,6 +12,7 @@ func (m *Memory) PeakWith(calls int, d Dims, seen Measurement) (int64, error) {
 	}
 	defer m.program.session.Leave()
 	weights, call, err := certificate.Observed(x, m.program.compiled.Program, m.program.labels, m.Workers, seen.bodies,
+		seen.joint,
 		m.elsewhere, func(label string, data bool) (v int64, ok bool) {
 			if data {
 				v, ok = seen.Decided[label]

@@ -5,7 +5,9 @@ import (
 
 	"github.com/weirml/weir/internal/certificate"
 	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/executor"
 	"github.com/weirml/weir/internal/report"
+	"github.com/weirml/weir/internal/sym"
 )
 
 // Plan is the position and live range of every buffer of one call, for one binding of the dimensions: the source of the
@@ -72,7 +74,8 @@ type PlanBuffer struct {
 
 // PlanActual is the use of the planned memory by one watched run.
 type PlanActual struct {
-	// Equal reports whether the run accessed all live buffers to their last bytes, and nothing else.
+	// Equal reports whether the run accessed all live buffers to their last bytes, and nothing else, and data decided
+	// for none of them fewer bytes than are planned.
 	Equal bool `json:"equal"`
 	// Ranges counts the operands in the call's storage that launches, copies and host operators received, each once a
 	// step.
@@ -80,6 +83,7 @@ type PlanActual struct {
 	Outside []PlanAccess `json:"outside,omitempty"`
 	Short   []int        `json:"short,omitempty"` // buffers whose last byte was not accessed
 	Unused  int          `json:"unused"`          // buffers of branches and loops that were not entered
+	Bounded int          `json:"bounded"`         // buffers for which data decided fewer bytes than are planned
 	Arena   int64        `json:"arena_bytes"`     // the measured terms of the certificate
 	Outputs int64        `json:"outputs_bytes"`
 	Scratch int64        `json:"scratch_bytes"` // the scratch of one worker
@@ -98,7 +102,14 @@ type PlanAccess struct {
 // for each unbounded dimension of Decided.
 func (p *Program) Plan(d Dims) (plan *Plan, err error) {
 	defer diag.Recover(&err, "laying out the plan")
-	plan, l, err := p.layout(d)
+	joint, err := report.Cases(p.compiled.Program, p.labels.Bindings(d), func(name sym.Name) bool {
+		_, given := d[p.labels.Of[name]]
+		return given
+	})
+	if err != nil {
+		return nil, err
+	}
+	plan, l, err := p.layout(d, joint)
 	if err != nil {
 		return nil, err
 	}
@@ -106,8 +117,8 @@ func (p *Program) Plan(d Dims) (plan *Plan, err error) {
 	return plan, nil
 }
 
-// layout returns the sizes of a plan, and the positions of its buffers.
-func (p *Program) layout(d Dims) (*Plan, *report.Layout, error) {
+// layout returns the sizes of a plan, and the positions of its buffers; joint has values that dimensions have together.
+func (p *Program) layout(d Dims, joint []executor.Joint) (*Plan, *report.Layout, error) {
 	at, err := certificate.Complete(p.compiled.Program, p.labels, p.decidedDims(), d)
 	if err != nil {
 		return nil, nil, err
@@ -125,7 +136,7 @@ func (p *Program) layout(d Dims) (*Plan, *report.Layout, error) {
 		}
 	}
 	inside := p.labels.Bindings(at)
-	l, err := report.LayoutOf(p.compiled.Program, p.labels, inside)
+	l, err := report.LayoutOf(p.compiled.Program, p.labels, inside, joint)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -169,12 +180,12 @@ func (p *Program) Observe(ctx context.Context, in Inputs) (plan *Plan, err error
 	for name, v := range m.Decided {
 		d[name] = v
 	}
-	plan, l, err := p.layout(d)
+	plan, l, err := p.layout(d, m.joint)
 	if err != nil {
 		return nil, err
 	}
 	a := l.Observe(ranges)
-	plan.Actual = &PlanActual{Equal: a.Equal, Ranges: a.Ranges, Short: a.Short, Unused: a.Unused,
+	plan.Actual = &PlanActual{Equal: a.Equal, Ranges: a.Ranges, Short: a.Short, Unused: a.Unused, Bounded: a.Bounded,
 		Arena: m.Arena, Outputs: m.Outputs, Scratch: m.Scratch / int64(max(1, plan.Workers)), Weights: m.Weights}
 	for _, x := range a.Outside {
 		plan.Actual.Outside = append(plan.Actual.Outside, PlanAccess(x))

@@ -37,7 +37,7 @@ func TestObserveWrong(t *testing.T) {
 		t.Fatal(err)
 	}
 	equal := func(change func(b *report.Buffer)) bool {
-		_, plan, err := p.layout(d)
+		_, plan, err := p.layout(d, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

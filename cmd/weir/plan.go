@@ -75,6 +75,7 @@ type planned struct {
 	LowerBound  *int64     `json:"lower_bound_bytes"`
 	Least       *int64     `json:"least_bytes"` // the highest proved bound: at least lower_bound_bytes
 	Proven      bool       `json:"proven"`
+	Bounded     bool       `json:"bounded"`
 	Exhausted   bool       `json:"proofs_exhausted,omitempty"` // see weir.Memory
 	Peak        *int64     `json:"peak_bytes"`
 	PeakFormula string     `json:"peak_formula"`
@@ -270,7 +271,7 @@ func (f *planFlags) plan(ctx context.Context, path string) error {
 	}
 	p := planned{Weights: at(m.Weights), Arena: at(m.Arena), Outputs: at(m.Outputs), Scratch: at(m.Scratch),
 		Code: at(m.Code), Calls: f.calls, Workers: m.Workers,
-		LowerBound: at(m.LowerBound), Least: at(m.Least), Proven: m.Proven, Exhausted: m.Exhausted,
+		LowerBound: at(m.LowerBound), Least: at(m.Least), Proven: m.Proven, Bounded: m.Bounded, Exhausted: m.Exhausted,
 		Peak: at(m.Formula(f.calls)), Alive: []aliveRow{}, Dims: []dimRow{}}
 	dims := slices.Concat(l.program.Dims(), l.program.Decided())
 	names := pythonNames(dims)
@@ -518,6 +519,8 @@ func (p *planned) printGap() {
 	switch {
 	case p.Proven:
 		stdout.Printf("%-14s none: no plan of this arena is smaller\n", "gap")
+	case p.Bounded:
+		stdout.Printf("%-14s not known: data decide sizes that are planned for their bounds\n", "gap")
 	case p.Arena != nil && p.Least != nil && *p.Least > 0:
 		stdout.Printf("%-14s %.2f %%\n", "gap", 100*float64(*p.Arena-*p.Least)/float64(*p.Least))
 	}

@@ -264,6 +264,10 @@ func actualText(a *weir.PlanActual) string {
 		}
 		return text
 	}
+	if len(a.Outside) == 0 && len(a.Short) == 0 {
+		return fmt.Sprintf("within the plan: %d operand ranges lie in the buffers alive at their steps, and each was "+
+			"reached to its last byte; data decided fewer bytes than planned for %d buffers", a.Ranges, a.Bounded)
+	}
 	return fmt.Sprintf("not the plan: of %d operand ranges %d lie outside the buffers alive at their steps; %d buffers "+
 		"were not reached to their last byte", a.Ranges, len(a.Outside), len(a.Short))
 }

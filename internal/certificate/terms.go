@@ -13,7 +13,9 @@ type Terms struct {
 	Weights, Code                              int64
 	Arena, Outputs, Scratch, LowerBound, Least sym.Expr
 	DataDependent                              sym.Expr // the share of Arena and Outputs that data determine
-	Proven                                     bool     // whether it is proved that no plan of the arena is smaller
+	// Proven: it is proved that no plan of the arena is smaller, and that each run reaches the sizes that are planned.
+	Proven  bool
+	Bounded bool // data decide the size of a tensor within a planned bound
 }
 
 // TermsOf returns the terms of a program; own is the number of bytes of its own states, which count as weights.
@@ -38,6 +40,10 @@ func TermsOf(c *compiler.Compiled, own int64) Terms {
 			t.Least.Add(l.Plan.Least)
 		t.Proven = t.Proven && l.Plan.Proven
 	}
+	for i := range c.Program.Tensors {
+		t.Bounded = t.Bounded || c.Program.Bounded(&c.Program.Tensors[i])
+	}
+	t.Proven = t.Proven && !t.Bounded
 	return t
 }
 

@@ -51,6 +51,12 @@ func assemble(m *loop.Module, t *live.Timeline, layout func(a *assembly) error) 
 	for _, r := range m.Requires {
 		a.to.Requires = append(a.to.Requires, program.Require(r))
 	}
+	binds := binders(m, t)
+	for _, c := range m.Choices {
+		if c, ok := c.Only(func(name sym.Name) bool { return binds[name] != nil }); ok {
+			a.to.Requires = append(a.to.Requires, program.Require{Cond: c.Cond(), From: c.From})
+		}
+	}
 	for i, k := range m.Kernels {
 		a.kernels[k] = i
 		a.to.Kernels = append(a.to.Kernels, k.Name)

@@ -83,7 +83,8 @@ func (k *compilation) rewritten(name string) {
 // verify verifies the module before the first pass, and keeps a copy if it lays out memory itself.
 func (k *compilation) verify() error {
 	k.begins("verify", 1)
-	checks := []func(*ir.Module) error{pass.Possible, possible, ir.Verify, ir.CheckMemory, possible, countable}
+	checks := []func(*ir.Module) error{pass.Possible, possible, ir.Verify, ops.NumberLoops, ir.CheckMemory, possible,
+		countable}
 	if k.c.effort != fullEffort {
 		checks = []func(*ir.Module) error{ir.Verify} // the first attempt has made the other checks
 	}

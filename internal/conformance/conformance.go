@@ -158,7 +158,7 @@ func (c Case) runSet(ctx context.Context, p *weir.Program, set dataSet, result *
 			return err
 		}
 		if err := values.CompareValues(got, want, cmp.Or(c.Rtol, Relative), cmp.Or(c.Atol, Absolute)); err != nil {
-			return otherDraws(result.Ops, got, want, fmt.Errorf("output %s: %w", info.Name, err))
+			return otherText(c.Name, otherDraws(result.Ops, got, want, fmt.Errorf("output %s: %w", info.Name, err)))
 		}
 	}
 	if !c.Measure {

@@ -14,6 +14,13 @@ import (
 func TestOtherDraws(t *testing.T) {
 	value := func(x *tensor.Tensor) values.Value { return values.Value{Tensors: []*tensor.Tensor{x}} }
 	difference := errors.New("other numbers")
+	if err := otherText("node/test_resize_downsample_scales_linear_align_corners", difference); !errors.Is(err,
+		diag.ErrUnsupported) {
+		t.Errorf("a case that expects other numbers than the text: %v", err)
+	}
+	if err := otherText("test_resize_upsample_scales_linear_align_corners", difference); err != difference {
+		t.Errorf("a case that expects the text's numbers: %v", err)
+	}
 	for _, c := range []struct {
 		name      string
 		ops       []string

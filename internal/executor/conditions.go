@@ -105,6 +105,7 @@ func (c *Call) decided(dim int) error {
 		if v := c.values[dim]; !c.watch.has[dim] || v > c.watch.decided[dim] {
 			c.watch.decided[dim], c.watch.has[dim] = v, true
 		}
+		c.watch.together(c.values, dim)
 	}
 	for i := range c.x.layout.after[dim] {
 		r := &c.x.layout.after[dim][i]

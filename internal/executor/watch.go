@@ -24,6 +24,7 @@ type Watch struct {
 	past    map[int]int64 // by storage: the end of operands in memory that it had before it grew
 	decided []int64       // by dimension: the largest value that it had, if has is true
 	has     []bool        // by dimension: decided has a value
+	joint   []joint
 	bodies  map[program.Step]uint8
 	step    program.Step // the present step
 	list    []Access
@@ -44,7 +45,7 @@ const accesses = 1 << 20
 func (c *Call) Watch(pattern byte) *Watch {
 	c.watch = &Watch{call: c, ranges: map[uintptr]int64{}, workers: len(c.workers), pattern: pattern,
 		past: map[int]int64{}, known: map[Access]bool{}, bodies: map[program.Step]uint8{},
-		decided: make([]int64, len(c.x.program.Dims)), has: make([]bool, len(c.x.program.Dims))}
+		decided: make([]int64, len(c.x.program.Dims)), has: make([]bool, len(c.x.program.Dims)), joint: c.x.layout.jointly()}
 	for _, b := range c.storages {
 		if b != nil {
 			mem.Fill(b, pattern)
@@ -164,6 +165,7 @@ type Measured struct {
 	// the error of a kernel that wrote beyond its requested scratch; nil if none did
 	Beyond  error
 	Decided []int64                // by dimension: the largest value that data decided
+	Joint   []Joint                // the values of dimensions that data decided together
 	Bodies  map[program.Step]uint8 // of branches and loops: the bits of all calls of entered
 	Device  Held                   // device memory, as requested from its driver
 	// the ranges of storage that steps received, in the order in which they first did
@@ -247,6 +249,9 @@ func (c *Call) Measured(pattern byte) Measured {
 	m := Measured{ScratchWritten: c.watch.written, Beyond: c.watch.beyond,
 		Scratch: c.watch.scratch * int64(c.watch.workers), Decided: c.watch.decided, Bodies: c.watch.bodies,
 		Accesses: c.watch.list}
+	for _, j := range c.watch.joint {
+		m.Joint = append(m.Joint, j.Joint)
+	}
 	for i, b := range c.storages {
 		if b == nil {
 			continue

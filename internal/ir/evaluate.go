@@ -82,6 +82,9 @@ func (e *Evaluation) await(m *Module) {
 		first(b.Params)
 		for _, n := range b.Nodes {
 			for _, r := range n.Regions {
+				for _, p := range r.Params { // the number of an iteration is known, and no parameter's extent
+					first([]*Value{{Known: p.Known, Bound: true}})
+				}
 				walk(r)
 			}
 			first(n.Outputs)
@@ -360,6 +363,9 @@ func (m *Module) broken(r Require, values map[sym.Name]int64) *diag.Error {
 	}
 	return e
 }
+
+// Decide gives a data dimension the value that an operator found.
+func (e *Evaluation) Decide(name sym.Name, value int64) error { return e.decide(name, value) }
 
 // decide gives a dimension its value, and checks the conditions that wait for it.
 func (e *Evaluation) decide(name sym.Name, value int64) error {

@@ -189,12 +189,60 @@ func (c *Inference) Fresh(hint, origin string, lo int64, max sym.Expr) sym.Expr 
 	if c.Module.Limits == nil {
 		c.Module.Limits = map[sym.Name]sym.Expr{}
 	}
-	c.Module.Limits[name] = sym.AtLimits(max, c.Module.Limits)
+	most, ok := c.Module.Decided().Largest(max, c.Dims())
+	if !ok {
+		most = sym.AtLimits(max, c.Module.Limits)
+	}
+	c.Module.Limits[name] = most
 	if c.Module.Origins == nil {
 		c.Module.Origins = map[sym.Name]string{}
 	}
 	c.Module.Origins[name] = origin
 	return sym.Var(name)
+}
+
+// Choose states that the values of data dimensions are at most those of one of the cases, each given by extents that
+// may be data dimensions too. Dimensions without a limit are left out.
+func (c *Inference) Choose(names []sym.Name, from string, cases ...[]sym.Expr) {
+	m, choice := c.Module, sym.Choice{Names: names, From: from}
+	for _, values := range cases {
+		limited := make([]sym.Expr, len(values))
+		for i, x := range values {
+			if limited[i] = x; sym.IsUnlimited(m.Limits[names[i]]) {
+				limited[i] = sym.Const(0) // it is left out below
+			}
+		}
+		at, ok := m.Decided().AtMost(limited, c.Dims())
+		if !ok {
+			return
+		}
+		choice.Cases = append(choice.Cases, at...)
+	}
+	if choice, ok := choice.Only(func(name sym.Name) bool { return !sym.IsUnlimited(m.Limits[name]) }); ok {
+		c.AddChoice(choice)
+	}
+}
+
+// AddChoice adds a choice over the inputs' dimensions, without the cases that another is at least as large as, unless
+// it is one too many.
+func (c *Inference) AddChoice(choice sym.Choice) {
+	var kept [][]sym.Expr
+	within := func(x, y []sym.Expr) bool {
+		for i := range x {
+			if c.Dims().LE(x[i], y[i]) != sym.Yes {
+				return false
+			}
+		}
+		return true
+	}
+	for _, x := range choice.Cases {
+		if !slices.ContainsFunc(kept, func(y []sym.Expr) bool { return within(x, y) }) {
+			kept = append(slices.DeleteFunc(kept, func(y []sym.Expr) bool { return within(y, x) }), x)
+		}
+	}
+	if choice.Cases = kept; len(kept) <= sym.MostCases {
+		c.Module.Choices = append(c.Module.Choices, choice)
+	}
 }
 
 // Elements returns the elements of an integer value as symbolic integers. If they are not known, and the value has a

@@ -19,6 +19,7 @@ type Module struct {
 	Name     string
 	Dims     *sym.Dims             // every dimension with its range: the inputs' dimensions and the data dimensions
 	Limits   map[sym.Name]sym.Expr // upper bounds of the data dimensions, over the inputs' dimensions
+	Choices  []sym.Choice          // data dimensions whose values are decided together
 	Origins  map[sym.Name]string   // in words, which operator gives a dimension that Fresh made its value
 	Requires []Require             // conditions that a run must meet, besides the ranges
 	Proved   []Require             // conditions that were needed and hold for every value
@@ -40,6 +41,9 @@ func (m *Module) Ask() error {
 	}
 	return m.Check()
 }
+
+// Decided returns what is known of the data dimensions.
+func (m *Module) Decided() sym.Decided { return sym.Decided{Limits: m.Limits, Choices: m.Choices} }
 
 // Func is a function. Its body's Params are its inputs, its body's Results its outputs. States are inputs that a run
 // updates in place, for the next run; functions other than main have none.

@@ -50,7 +50,7 @@ func (p *parser) module() *Module {
 	functions := map[string]bool{}
 	p.Expect("{")
 	for p.Err() == nil && !p.Accept("}") {
-		switch p.Choice("meta", "dim", "require", "proved", "func", "main") {
+		switch p.Choice("meta", "dim", "require", "proved", "func", "main", "choice") {
 		case 0:
 			p.meta(m)
 		case 1:
@@ -67,6 +67,8 @@ func (p *parser) module() *Module {
 			}
 			m.Main = p.function(functions)
 			m.Funcs = append(m.Funcs, m.Main)
+		case 6:
+			m.Choices = append(m.Choices, p.Decided())
 		}
 	}
 	if m.Main == nil {
@@ -140,29 +142,47 @@ func (p *parser) function(functions map[string]bool) *Func {
 	p.defined, p.visible, p.storages = map[string]bool{}, map[string]*Value{}, map[string]*Storage{}
 	p.params(f.Body)
 	p.Expect("{")
-	var states [][2]string
+	var states [2][]mention
 	for p.Accept("state") {
-		in := p.Must(text.Local)
+		states[0] = append(states[0], p.mention())
 		p.Expect("->")
-		states = append(states, [2]string{in, p.Must(text.Local)})
+		states[1] = append(states[1], p.mention())
 	}
 	p.block(f.Body)
-	for _, s := range states {
-		f.States = append(f.States, p.state(f, p.use(s[0]), p.use(s[1])))
+	for i, in := range states[0] {
+		f.States = append(f.States, p.state(f, in, states[1][i]))
 	}
 	return f
 }
 
-// state pairs an input with the first result of value out that belongs to no other state.
-func (p *parser) state(f *Func, in, out *Value) State {
-	for i, v := range f.Body.Results {
-		if v == out && !slices.ContainsFunc(f.States, func(s State) bool { return s.Out == i }) {
-			return State{in, i}
+// mention is a value's name, with its offset in the text.
+type mention struct {
+	name string
+	at   int
+}
+
+// mention reads the name of a value that the text defines later.
+func (p *parser) mention() mention {
+	at := p.Peek().Start
+	return mention{p.Must(text.Local), at}
+}
+
+// state pairs an input with the first result of value out that belongs to no other state. Its errors are at the names.
+func (p *parser) state(f *Func, in, out mention) State {
+	for _, m := range []mention{in, out} {
+		if p.visible[m.name] == nil {
+			p.FailAt(m.at, "%s is not defined in %s", text.LocalName(m.name), text.GlobalName(f.Name))
 		}
 	}
-	p.Failf("state %s becomes %s, which is no result, or another state's", text.LocalName(in.Name),
-		text.LocalName(out.Name))
-	return State{in, 0}
+	from, to := p.visible[in.name], p.visible[out.name]
+	for i, v := range f.Body.Results {
+		if v == to && !slices.ContainsFunc(f.States, func(s State) bool { return s.Out == i }) {
+			return State{from, i}
+		}
+	}
+	p.FailAt(in.at, "state %s becomes %s, which is no result, or another state's", text.LocalName(in.name),
+		text.LocalName(out.name))
+	return State{from, 0}
 }
 
 // params reads and defines a block's parameters.

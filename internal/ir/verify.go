@@ -110,6 +110,18 @@ func (v *verifier) header() error {
 			return err
 		}
 	}
+	for _, c := range m.Choices {
+		for i, name := range c.Names {
+			if _, decided := m.Limits[name]; !decided || slices.Contains(c.Names[:i], name) {
+				return diag.Inputf("a choice of a dimension that data do not decide, or named twice").AtDim(name.Text())
+			}
+		}
+		for _, values := range c.Cases {
+			if err := v.declared("a choice", values...); err != nil {
+				return err
+			}
+		}
+	}
 	for _, list := range [][]Require{m.Requires, m.Proved} {
 		for _, r := range list {
 			if err := v.declared("a condition", r.Cond.A, r.Cond.B); err != nil {
@@ -118,7 +130,7 @@ func (v *verifier) header() error {
 		}
 	}
 	v.scratch = &Module{Name: m.Name, Dims: m.Dims.Clone(), Limits: map[sym.Name]sym.Expr{},
-		Requires: append([]Require{}, m.Requires...), Main: m.Main, Funcs: m.Funcs}
+		Requires: append([]Require{}, m.Requires...), Choices: slices.Clone(m.Choices), Main: m.Main, Funcs: m.Funcs}
 	for name, limit := range m.Limits {
 		v.scratch.Limits[name] = limit
 	}

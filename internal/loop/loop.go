@@ -20,6 +20,7 @@ type Module struct {
 	Name    string
 	Dims    *sym.Dims             // the inputs' dimensions, and those that steps bind
 	Limits  map[sym.Name]sym.Expr // upper bounds of the dimensions that steps bind, over those of the inputs
+	Choices []sym.Choice          // of the dimensions that steps bind
 	Origins map[sym.Name]string   // how each dimension that the compiler made gets its value, in words
 	// Requires are conditions on dimensions. A condition is checked at entry if the inputs give all its dimensions,
 	// else at the step that binds the last of them.
@@ -30,6 +31,9 @@ type Module struct {
 	// Operators are the model's operators by the Source of kernels and steps. The text leaves them out.
 	Operators diag.Operators
 }
+
+// Decided returns what is known of the dimensions that steps bind.
+func (m *Module) Decided() sym.Decided { return sym.Decided{Limits: m.Limits, Choices: m.Choices} }
 
 // Require is a condition that a run must meet. From says in words where it comes from; Tensor names the tensor that it
 // is about, if it is about one.

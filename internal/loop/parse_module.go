@@ -55,6 +55,9 @@ func (p *parser) module() *Module {
 				r.Tensor = p.percent()
 			}
 			m.Requires = append(m.Requires, r)
+		case p.accept("choice"):
+			m.Choices = append(m.Choices, p.Decided())
+			p.stop()
 		case p.accept("buffer"):
 			b, others := p.buffer()
 			if p.buffers[b.Name] != nil {
@@ -80,7 +83,7 @@ func (p *parser) module() *Module {
 			p.expect("}")
 			return m
 		default:
-			p.Unexpected("expected dim, require, buffer, kernel or body, found %s", p.Found())
+			p.Unexpected("expected dim, choice, require, buffer, kernel or body, found %s", p.Found())
 		}
 	}
 }

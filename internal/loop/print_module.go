@@ -40,6 +40,9 @@ func (p *printer) module(m *Module) {
 			p.Line("dim %s in [%d, %s]%s", name, r.Min, formatMax(r.Max), limit)
 		}
 	}
+	for _, c := range m.Choices {
+		p.Line("%s", c)
+	}
 	for _, r := range m.Requires {
 		from := ""
 		if r.From != "" {

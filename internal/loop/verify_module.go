@@ -101,6 +101,16 @@ func (v *moduleVerifier) declarations() (given []sym.Cond) {
 			}
 		}
 	}
+	for _, c := range m.Choices {
+		for i, name := range c.Names {
+			if _, decided := m.Limits[name]; !decided || slices.Contains(c.Names[:i], name) {
+				v.fail("a choice of %s, which is no data dimension or named twice", name)
+			}
+		}
+		for _, values := range c.Cases {
+			v.dims("a choice", values)
+		}
+	}
 	for _, r := range m.Requires {
 		v.dims("a requirement", []sym.Expr{r.Cond.A, r.Cond.B})
 		given = append(given, r.Cond)

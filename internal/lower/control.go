@@ -98,11 +98,23 @@ func (l *lowering) loop(n *ir.Node, steps *[]loop.Step) error {
 	iteration, _ := body.Params[0].Known[0].Name()
 	step.Body = append(step.Body, &loop.Bind{Dim: iteration, From: step.Index, Source: n.Source})
 	states := make([]*loop.Buffer, carried)
+	between := map[sym.Name]sym.Name{}
 	for i := range states {
 		if states[i], err = l.state(n, i, steps, &step.Body); err != nil {
 			return err
 		}
 		l.bind(body.Params[2+i], n.Source, &step.Body)
+		for axis, e := range states[i].Shape {
+			next, _ := e.Name()
+			if name, ok := l.changed(body.Params[2+i].Type.Shape[axis], e); ok {
+				between[name] = next
+			}
+		}
+	}
+	for _, c := range l.from.Choices {
+		if c, ok := c.Renamed(between); ok {
+			l.to.Choices = append(l.to.Choices, c)
+		}
 	}
 	if err := l.block(body, &step.Body); err != nil {
 		return err

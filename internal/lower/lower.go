@@ -38,7 +38,7 @@ type lowering struct {
 func For(m *ir.Module, blocks bool) (*loop.Module, error) {
 	l := &lowering{from: m, blocks: blocks, buffers: map[*ir.Value]*loop.Buffer{}, names: map[string]int{},
 		outputs: map[*loop.Buffer]bool{}, rooms: map[*ir.Value]*loop.Buffer{}, storages: map[string]*loop.Buffer{},
-		to: &loop.Module{Name: m.Name, Dims: m.Dims, Limits: m.Limits, Origins: m.Origins,
+		to: &loop.Module{Name: m.Name, Dims: m.Dims, Limits: m.Limits, Choices: slices.Clone(m.Choices), Origins: m.Origins,
 			Operators: m.Operators}}
 	for _, r := range m.Requires {
 		l.to.Requires = append(l.to.Requires, loop.Require(r))

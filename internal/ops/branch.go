@@ -34,10 +34,15 @@ func ifShape(c *ir.Inference, n *ir.Node) error {
 	if size, ok := product(n.Inputs[0].Type.Shape).Const(); !ok || size != 1 {
 		return fault(n, "a condition of shape %s, it must have one element", n.Inputs[0].Type)
 	}
+	if len(n.Regions) != 2 || len(n.Regions[0].Params)+len(n.Regions[1].Params) > 0 {
+		return fault(n, "%d branches, it must have two without parameters", len(n.Regions))
+	}
 	then, otherwise := n.Regions[0], n.Regions[1]
 	if len(then.Results) != len(otherwise.Results) {
 		return fault(n, "branches with %d and %d results", len(then.Results), len(otherwise.Results))
 	}
+	var decided []sym.Name
+	var cases [2][]sym.Expr
 	for i, x := range then.Results {
 		y := otherwise.Results[i]
 		if x.Type.DType == y.Type.DType && len(x.Type.Shape) != len(y.Type.Shape) {
@@ -53,9 +58,23 @@ func ifShape(c *ir.Inference, n *ir.Node) error {
 			if other := y.Type.Shape[axis]; c.Dims().EQ(extent, other) != sym.Yes {
 				shape[axis] = c.Fresh(x.Name, fmt.Sprintf("extent %d of %s, by the branch that %s takes", axis, x.Name,
 					diag.Words(n.Source, "if")), 0, exported(c, extent.Max(other)))
+				name, _ := shape[axis].Name()
+				decided, cases[0], cases[1] = append(decided, name), append(cases[0], extent), append(cases[1], other)
 			}
 		}
 		n.Result(i, ir.Type{DType: x.Type.DType, Shape: shape})
+	}
+	fresh := len(decided)
+	for _, v := range n.Outputs {
+		for _, extent := range v.Type.Shape { // an equal extent may be decided together with those that differ
+			name, ok := extent.Name()
+			if _, data := c.Module.Limits[name]; ok && data && fresh > 0 && !slices.Contains(decided, name) {
+				decided, cases[0], cases[1] = append(decided, name), append(cases[0], extent), append(cases[1], extent)
+			}
+		}
+	}
+	if len(decided) > 1 {
+		c.Choose(decided, "the results of "+diag.Words(n.Source, "if")+" are those of one of its branches", cases[:]...)
 	}
 	return nil
 }

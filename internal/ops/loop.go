@@ -86,8 +86,11 @@ func varies(c *ir.Inference, begins, param sym.Expr) bool {
 
 // loopShape checks trip count, condition and carried values and infers the final carried values and the stacked slices.
 func loopShape(c *ir.Inference, n *ir.Node) error {
+	if len(n.Regions) != 1 || len(n.Inputs) < 2 {
+		return fault(n, "%d bodies and %d inputs", len(n.Regions), len(n.Inputs))
+	}
 	body, carried := n.Regions[0], len(n.Inputs)-2
-	if carried < 0 || len(body.Params) != 2+carried || len(body.Results) < 1+carried {
+	if len(body.Params) != 2+carried || len(body.Results) < 1+carried {
 		return fault(n, "%d inputs, a body with %d parameters and %d results", len(n.Inputs), len(body.Params),
 			len(body.Results))
 	}
@@ -105,6 +108,9 @@ func loopShape(c *ir.Inference, n *ir.Node) error {
 			return fault(n, "%s is %s, it must be one %s", given.what, given.value.Type, given.want)
 		}
 	}
+	if err := numberShape(c, n); err != nil {
+		return err
+	}
 	next := 0
 	for i, v := range n.Inputs[2:] {
 		t, err := carriedType(c, n, i, v.Type, &next)
@@ -112,6 +118,9 @@ func loopShape(c *ir.Inference, n *ir.Node) error {
 			return err
 		}
 		n.Result(i, t)
+	}
+	if next > 1 {
+		endsTogether(c, n)
 	}
 	if len(body.Results) == 1+carried {
 		return nil
@@ -123,17 +132,79 @@ func loopShape(c *ir.Inference, n *ir.Node) error {
 	if err != nil {
 		return err
 	}
-	inside := boundIn(c, n)
+	inside, known := boundIn(c, n), len(NamesAttr(n, rows))
 	next = 0
+	var from []sym.Expr // the extents in the body of the dimensions of rows
 	for i, v := range body.Results[1+carried:] {
 		shape := []sym.Expr{count}
 		for _, extent := range v.Type.Shape {
 			if slices.ContainsFunc(extent.Vars(), func(name sym.Name) bool { return inside[name] }) {
+				from = append(from, extent)
 				extent = rowExtent(c, n, &next, extent)
 			}
 			shape = append(shape, extent)
 		}
 		n.Result(carried+i, ir.Type{DType: v.Type.DType, Shape: shape})
+	}
+	stackedTogether(c, n, NamesAttr(n, rows)[known:], from[min(known, len(from)):])
+	return nil
+}
+
+// numberShape checks the first parameters of a loop's body: the iteration's number, which is not known or a data
+// dimension, and the condition.
+func numberShape(c *ir.Inference, n *ir.Node) error {
+	number, cond := n.Regions[0].Params[0], n.Regions[0].Params[1]
+	if number.Type.DType != dtype.I64 || len(number.Type.Shape) > 0 || cond.Type.DType != dtype.Bool ||
+		len(cond.Type.Shape) > 0 {
+		return fault(n, "a body that takes %s and %s, its first parameters must be i64[] and bool[]", number.Type, cond.Type)
+	}
+	if number.Known == nil {
+		return nil
+	}
+	if len(number.Known) == 1 {
+		name, ok := number.Known[0].Name()
+		if _, decided := c.Module.Limits[name]; ok && decided {
+			return nil
+		}
+	}
+	return fault(n, "an iteration's number that is known as %v, it must be a dimension that data decide", number.Known)
+}
+
+// NumberLoops gives the iteration's number of each loop a dimension, if a text leaves it out. It returns an error if
+// a loop has the dimension of a loop around it.
+func NumberLoops(m *ir.Module) error {
+	c, around := ir.NewInference(m), map[sym.Name]bool{}
+	var walk func(b *ir.Block) error
+	walk = func(b *ir.Block) error {
+		for _, n := range b.Nodes {
+			var own sym.Name
+			if n.Op.Name() == "loop" {
+				p := n.Regions[0].Params[0]
+				if p.Known == nil {
+					most := sym.Const(LoopLimit)
+					if trip := n.Inputs[0]; trip != nil && len(trip.Known) == 1 {
+						most = trip.Known[0].Sub(one).Max(sym.Const(0))
+					}
+					p.Known = []sym.Expr{c.Fresh(p.Name, "the iteration of "+diag.Words(n.Source, "loop"), 0, most)}
+				}
+				if own, _ = p.Known[0].Name(); around[own] {
+					return fault(n, "its iteration's number is %s, as that of a loop around it", own)
+				}
+				around[own] = true
+			}
+			for _, r := range n.Regions {
+				if err := walk(r); err != nil {
+					return err
+				}
+			}
+			delete(around, own)
+		}
+		return nil
+	}
+	for _, f := range m.Funcs {
+		if err := walk(f.Body); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -146,7 +217,11 @@ func laidShape(c *ir.Inference, n *ir.Node) error {
 	if err != nil {
 		return err
 	}
-	iteration, named := n.Regions[0].Params[0].Known[0].Name()
+	known := n.Regions[0].Params[0].Known
+	if len(known) == 0 {
+		return fault(n, "slices that are laid by the iteration's number, which is no dimension")
+	}
+	iteration, named := known[0].Name()
 	if !named || !exact || len(at) != len(slices) || len(extent) != len(slices) {
 		return fault(n, "%d slices with %d positions and %d extents, in a loop whose condition must always hold", len(slices),
 			len(at), len(extent))
@@ -303,6 +378,24 @@ func endOf(c *ir.Inference, n *ir.Node, next *int, param sym.Expr) sym.Expr {
 	return sym.Var(names[*next-1])
 }
 
+// endsTogether states of the dimensions after the loop the choices of those in its body.
+func endsTogether(c *ir.Inference, n *ir.Node) {
+	to := map[sym.Name]sym.Name{}
+	for i, v := range n.Outputs[:len(n.Inputs)-2] {
+		for axis, extent := range v.Type.Shape {
+			end, ok := extent.Name()
+			if inside, named := n.Regions[0].Params[2+i].Type.Shape[axis].Name(); ok && named && end != inside {
+				to[inside] = end
+			}
+		}
+	}
+	for _, choice := range c.Module.Choices {
+		if choice, ok := choice.Renamed(to); ok {
+			c.AddChoice(choice)
+		}
+	}
+}
+
 // loopCount returns the number of iterations: the trip count if the condition always holds, else a dimension that the
 // run decides.
 func loopCount(c *ir.Inference, n *ir.Node) (sym.Expr, error) {
@@ -374,6 +467,18 @@ func sameType(c *ir.Inference, a, b ir.Type) bool {
 	return true
 }
 
+// numbered gives the dimension of an iteration's number its value, if the body has one.
+func numbered(e *ir.Evaluation, body *ir.Block, iteration int64) error {
+	if len(body.Params[0].Known) != 1 {
+		return nil
+	}
+	name, ok := body.Params[0].Known[0].Name()
+	if !ok {
+		return nil
+	}
+	return e.Decide(name, iteration)
+}
+
 // loopMean is the reference: it runs the body until the condition or the trip count ends the loop.
 func loopMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	body := n.Regions[0]
@@ -389,8 +494,8 @@ func loopMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tens
 	var laid [][]int64 // by iteration and slice: the first row that it is stored in
 	count := int64(0)
 	for ; count < trip && cond; count++ {
-		if name, ok := body.Params[0].Known[0].Name(); ok {
-			e.Dims[name] = count
+		if err := numbered(e, body, count); err != nil {
+			return nil, err
 		}
 		flag, err := tensor.New(dtype.Bool)
 		if err != nil {
@@ -415,7 +520,9 @@ func loopMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tens
 		}
 	}
 	if name, ok := nameAttr(n, "count"); ok {
-		e.Dims[name] = count
+		if err := e.Decide(name, count); err != nil {
+			return nil, err
+		}
 	}
 	carried := len(state)
 	names := NamesAttr(n, rows)

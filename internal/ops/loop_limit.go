@@ -16,7 +16,9 @@ func sought(name sym.Name) sym.Name { return sym.Hidden("sought " + name.String(
 type growth struct {
 	name            sym.Name
 	begins, becomes sym.Expr
-	bounded         bool // becomes is known
+	bounded         bool     // becomes is known
+	first, next     sym.Expr // the extents themselves: before the loop, and after an iteration
+	value           int      // the carried value's index
 }
 
 // LimitLoop finds limits for the dimensions that vary in a loop's body, and puts them into the limits of dimensions
@@ -36,10 +38,10 @@ func LimitLoop(c *ir.Inference, body *ir.Block, trip sym.Expr, carried []*ir.Val
 			if limit, ok := c.Module.Limits[name]; !ok || !limit.Equal(sym.Var(sought(name))) {
 				continue
 			}
-			g := growth{name: name}
+			g := growth{name: name, value: i, first: v.Type.Shape[axis], next: body.Results[1+i].Type.Shape[axis]}
 			var begins bool
-			g.begins, begins = l.atMost(v.Type.Shape[axis])
-			g.becomes, g.bounded = l.atMost(body.Results[1+i].Type.Shape[axis])
+			g.begins, begins = l.atMost(g.first)
+			g.becomes, g.bounded = l.atMost(g.next)
 			g.bounded = g.bounded && begins
 			l.own[sought(name)] = true
 			open = append(open, g)
@@ -52,6 +54,7 @@ func LimitLoop(c *ir.Inference, body *ir.Block, trip sym.Expr, carried []*ir.Val
 	if most, constant := l.trip.Const(); constant && most >= LoopLimit {
 		l.counted = false
 	}
+	open = l.cycles(open)
 	for before := -1; before != len(open); {
 		before = len(open)
 		open = slices.DeleteFunc(open, l.settle)
@@ -68,6 +71,7 @@ type limiting struct {
 	counted bool                  // trip bounds the number of iterations
 	own     map[sym.Name]bool     // the names that this loop seeks limits for
 	found   map[sym.Name]sym.Expr // the limits found for own names
+	cycled  []sym.Choice          // of own names: the values that several have together
 }
 
 // step is a name for the difference between two values of a dimension.
@@ -183,4 +187,5 @@ func (l *limiting) spread() {
 		_, r.Max = m.Dims.Bounds(known)
 		m.Dims.Set(name, r)
 	}
+	l.spreadChoices()
 }

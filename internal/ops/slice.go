@@ -40,6 +40,10 @@ func SliceAxis(b *ir.Builder, x *ir.Value, axis int, begin, extent sym.Expr) *ir
 
 // Split slices x along an axis into pieces of the given extents, whose sum is x's extent.
 func Split(b *ir.Builder, x *ir.Value, axis int, extents []sym.Expr) []*ir.Value {
+	whole := sym.Cond{A: x.Type.Shape[axis], Rel: sym.EQ, B: sym.Sum(extents...)}
+	if err := b.RequireOf(b.Source, "split", 0, whole, "the pieces are the whole axis"); err != nil {
+		b.Fail(err)
+	}
 	begin, pieces := sym.Expr{}, make([]*ir.Value, len(extents))
 	for i, extent := range extents {
 		pieces[i] = SliceAxis(b, x, axis, begin, extent)

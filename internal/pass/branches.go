@@ -80,10 +80,11 @@ func (t *taking) block(b *ir.Block) {
 		for _, region := range n.Regions {
 			t.block(region)
 		}
-		if n.Op.Name() == "and" && n.Inputs[0] == n.Inputs[1] {
+		if n.Op.Name() == "and" && len(n.Inputs) == 2 && n.Inputs[0] == n.Inputs[1] {
 			t.copied[n.Inputs[0]] = n.Outputs[0]
 		}
-		if n.Op.Name() == "if" {
+		// Possible comes before Verify, so a node may be malformed.
+		if n.Op.Name() == "if" && len(n.Regions) == 2 && len(n.Inputs) == 1 && n.Inputs[0] != nil {
 			if holds := t.holds(n.Inputs[0]); holds != sym.Unknown {
 				taken := n.Regions[0]
 				if holds == sym.No {
@@ -179,11 +180,25 @@ func (t *taking) substitute(m *ir.Module) {
 	for name, limit := range m.Limits {
 		m.Limits[name] = one(limit)
 	}
+	m.Choices = choicesWithout(m.Choices, t.has)
+	for i, c := range m.Choices {
+		m.Choices[i] = c.Subst(with)
+	}
 	for _, list := range []*[]ir.Require{&m.Requires, &m.Proved} {
 		for i, r := range *list {
 			(*list)[i].Cond.A, (*list)[i].Cond.B = one(r.Cond.A), one(r.Cond.B)
 		}
 	}
+}
+
+// choicesWithout returns the choices of the dimensions that are not gone.
+func choicesWithout(list []sym.Choice, gone func(name sym.Name) bool) (out []sym.Choice) {
+	for _, c := range list {
+		if c, ok := c.Only(func(name sym.Name) bool { return !gone(name) }); ok {
+			out = append(out, c)
+		}
+	}
+	return out
 }
 
 // has reports whether a dimension is replaced.

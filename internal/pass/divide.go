@@ -356,6 +356,14 @@ func (a *division) module(name string, block *ir.Block) *ir.Module {
 	}
 	add(mentioned(block))
 	known := func(name sym.Name) bool { _, ok := m.Dims.Get(name); return ok }
+	for _, c := range choicesWithout(from.Choices, func(name sym.Name) bool { return !known(name) }) {
+		for _, values := range c.Cases {
+			for _, x := range values {
+				add(x.Vars())
+			}
+		}
+		m.Choices = append(m.Choices, c)
+	}
 	for _, r := range from.Requires {
 		if vars := append(r.Cond.A.Vars(), r.Cond.B.Vars()...); !slices.ContainsFunc(vars, func(name sym.Name) bool {
 			return !known(name)

@@ -58,6 +58,7 @@ func dropFunctions(m *ir.Module) {
 		}
 	}
 	m.Dims = dims
+	m.Choices = choicesWithout(m.Choices, func(name sym.Name) bool { return gone[name] })
 	for _, list := range []*[]ir.Require{&m.Requires, &m.Proved} {
 		*list = slices.DeleteFunc(*list, func(r ir.Require) bool {
 			return slices.ContainsFunc(slices.Concat(r.Cond.A.Vars(), r.Cond.B.Vars()), func(name sym.Name) bool {

@@ -16,8 +16,8 @@ import (
 // evaluated.
 const sampleCount = 6
 
-// dataSamples is the number of values of the data dimensions for each binding: the limits, as storage is planned, and
-// the lower ends.
+// dataSamples is the number of values of the data dimensions for each binding, besides those of choices: the limits, as
+// storage is planned, and the lower ends.
 const dataSamples = 2
 
 // largest is the distance of the largest sample from a dimension's lower end.
@@ -186,17 +186,24 @@ func (v *verifier) sample(values map[sym.Name]int64) error {
 	if !p.likely(values) {
 		return nil
 	}
-	most := maps.Clone(values)
-	for i := range dataSamples {
+	most, choices := maps.Clone(values), p.choices()
+	for i := range dataSamples + len(choices) {
 		for _, d := range p.Dims {
 			switch limit := most[d.Name]; {
 			case !d.Data || i == 0:
+			case i > 1:
+				values[d.Name] = limit
+				if x, chosen := choices[i-dataSamples][d.Name]; chosen {
+					if v, err := x.Eval(lookup(most)); err == nil {
+						values[d.Name] = min(v, limit)
+					}
+				}
 			default:
 				values[d.Name] = min(d.Range.Min, limit)
 			}
 		}
 		certain := p.admits(values, nil) // if not, no run gets here, but storage is still planned at the limits
-		if i > 0 && !certain {
+		if (i > 0 || len(choices) > 0) && !certain {
 			continue
 		}
 		sizes, err := p.sizes(values, true)
@@ -217,6 +224,25 @@ func (v *verifier) sample(values map[sym.Name]int64) error {
 		}
 	}
 	return nil
+}
+
+// choices returns values of the data dimensions that conditions allow only together: each choice at its first case,
+// each at its second, and so on.
+func (p *Program) choices() (samples []map[sym.Name]sym.Expr) {
+	all, most := p.Chosen(), 0
+	for _, c := range all {
+		most = max(most, len(c.Cases))
+	}
+	for at := range min(most, sym.MostCases) {
+		sample := map[sym.Name]sym.Expr{}
+		for _, c := range all {
+			for i, name := range c.Names {
+				sample[name] = c.Cases[at%len(c.Cases)][i]
+			}
+		}
+		samples = append(samples, sample)
+	}
+	return samples
 }
 
 // sizes returns the storages' sizes in bytes at a binding. Sizes of late storages are computed, and their lets added to

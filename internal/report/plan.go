@@ -15,7 +15,8 @@ type Layout struct {
 	Storages []Storage
 	Buffers  []Buffer // in the order of their first steps
 
-	at map[program.Step]int
+	at      map[program.Step]int
+	planned []int64 // beside Buffers: the bytes at the bounds of the dimensions that data decide
 }
 
 // Step is a step of a run. The body of a loop appears once, the bodies of a branch one after the other.
@@ -53,11 +54,12 @@ type Buffer struct {
 
 // Actual is the use of the planned memory by a run.
 type Actual struct {
-	Equal   bool // it accessed all live buffers to their last bytes, and nothing else
+	Equal   bool // it accessed all live buffers to their last bytes, and nothing else, and none is smaller than planned
 	Ranges  int
 	Outside []Access
 	Short   []int // buffers whose last byte was not accessed
 	Unused  int   // buffers of branches and loops that were not entered
+	Bounded int   // buffers for which data decided fewer bytes than are planned
 }
 
 // Access is a range that a step received.
@@ -68,8 +70,8 @@ type Access struct {
 	Bytes   int64
 }
 
-// LayoutOf returns the layout of one call for values of all dimensions.
-func LayoutOf(p *program.Program, labels *Labels, at Bindings) (*Layout, error) {
+// LayoutOf returns the layout of one call for values of all dimensions; joint has values that dimensions have together.
+func LayoutOf(p *program.Program, labels *Labels, at Bindings, joint []executor.Joint) (*Layout, error) {
 	names, err := offsetNames(p, at)
 	if err != nil {
 		return nil, err
@@ -85,8 +87,16 @@ func LayoutOf(p *program.Program, labels *Labels, at Bindings) (*Layout, error) 
 	w := &planner{plan: l, program: p, labels: labels, at: l.at, buffer: map[int]int{}}
 	w.walk(p.Steps, 0)
 	for t, i := range w.buffer {
-		if err := fill(&l.Buffers[i], p, t, at, names); err != nil {
+		if err := fill(&l.Buffers[i], p, t, at, joint, names); err != nil {
 			return nil, err
+		}
+	}
+	l.planned = make([]int64, len(l.Buffers))
+	for t, i := range w.buffer {
+		if l.planned[i] = l.Buffers[i].Bytes; p.Bounded(&p.Tensors[t]) {
+			if l.planned[i], err = p.Most(&p.Tensors[t], at.Lookup); err != nil {
+				return nil, err
+			}
 		}
 	}
 	for i := range p.Tensors {
@@ -198,17 +208,20 @@ func (w *planner) carve(s *program.Carve) {
 }
 
 // fill evaluates a buffer's size and offset.
-func fill(b *Buffer, p *program.Program, tensor int, at Bindings, names []func(sym.Name) (int64, bool)) (err error) {
+func fill(b *Buffer, p *program.Program, tensor int, at Bindings, joint []executor.Joint,
+	names []func(sym.Name) (int64, bool)) (err error) {
 	t := &p.Tensors[tensor]
+	var with Bindings
+	if b.Bytes, with, err = largest(t, at, joint); err != nil {
+		return err
+	}
 	b.Name, b.Tensor, b.DType, b.Storage, b.Shape = t.Name, t.Source, t.DType.String(), t.Of, make([]int64, len(t.Shape))
 	for axis, extent := range t.Shape {
-		if b.Shape[axis], err = extent.Eval(at.Lookup); err != nil {
+		if b.Shape[axis], err = extent.Eval(with.Lookup); err != nil {
 			return err
 		}
 	}
-	if b.Bytes, err = t.Bytes().Eval(at.Lookup); err == nil {
-		b.Offset, err = t.Offset.Eval(names[t.Of])
-	}
+	b.Offset, err = t.Offset.Eval(names[t.Of])
 	return err
 }
 
@@ -253,6 +266,9 @@ func (l *Layout) Observe(ranges []executor.Access) Actual {
 		}
 	}
 	for i, b := range l.Buffers {
+		if b.Bytes < l.planned[i] {
+			a.Bounded++
+		}
 		switch {
 		case b.Bytes == 0 || b.Reached == b.Bytes:
 		case b.Reached < 0 && l.optional(b.First):
@@ -261,7 +277,7 @@ func (l *Layout) Observe(ranges []executor.Access) Actual {
 			a.Short = append(a.Short, i)
 		}
 	}
-	a.Equal = len(a.Outside) == 0 && len(a.Short) == 0
+	a.Equal = len(a.Outside) == 0 && len(a.Short) == 0 && a.Bounded == 0
 	return a
 }
 

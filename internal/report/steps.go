@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weirml/weir/internal/executor"
 	"github.com/weirml/weir/internal/program"
 	"github.com/weirml/weir/internal/sym"
 )
@@ -121,8 +122,8 @@ type Use struct {
 }
 
 // UseOf returns a run's use of a program, for values of its dimensions. bodies has the executed bodies of each branch
-// and loop, in the order in which WalkBodies asks.
-func UseOf(p *program.Program, at Bindings, bodies []uint8) (*Use, error) {
+// and loop, in the order in which WalkBodies asks; joint has values that dimensions had together.
+func UseOf(p *program.Program, at Bindings, bodies []uint8, joint []executor.Joint) (*Use, error) {
 	names, err := offsetNames(p, at)
 	if err != nil {
 		return nil, err
@@ -144,7 +145,7 @@ func UseOf(p *program.Program, at Bindings, bodies []uint8) (*Use, error) {
 		if t.Class != program.Carved || !u.Tensors[i] {
 			continue
 		}
-		bytes, err := t.Bytes().Eval(at.Lookup)
+		bytes, _, err := largest(t, at, joint)
 		if err != nil {
 			return nil, err
 		}

@@ -21,6 +21,7 @@ type Measurement struct {
 	Decided                          map[string]int64 // sizes of the dimensions that data determine
 	// Bodies has, for each branch and loop in the order of report.WalkBodies, the bodies that ran, as bits.
 	Bodies []uint8
+	Joint  []executor.Joint  // the sizes of dimensions that data determine together
 	Ranges []executor.Access // the ranges of memory that the steps received
 }
 
@@ -68,7 +69,7 @@ func (s *Session) Measure(ctx context.Context, in Arguments, device func() int64
 				m.Decided[s.label(i)] = seen.Decided[i]
 			}
 		}
-		m.Bodies = nil
+		m.Bodies, m.Joint = nil, seen.Joint
 		report.WalkBodies(s.prog.Steps, func(s program.Step) uint8 {
 			m.Bodies = append(m.Bodies, seen.Bodies[s])
 			return 3

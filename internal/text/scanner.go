@@ -401,6 +401,27 @@ func (s *Scanner) symbolic(parse func(text string) (int, error)) {
 	s.at, s.last, s.ready = start+n, start+n, false
 }
 
+// Decided reads what sym.Choice's String writes after its first word.
+func (s *Scanner) Decided() (c sym.Choice) {
+	s.List("[", "]", func() { c.Names = append(c.Names, s.Symbol()) })
+	s.Expect("in")
+	s.List("[", "]", func() {
+		var values []sym.Expr
+		s.List("[", "]", func() { values = append(values, s.Expr()) })
+		if len(values) != len(c.Names) {
+			s.Failf("%d values of %d dimensions", len(values), len(c.Names))
+		}
+		c.Cases = append(c.Cases, values)
+	})
+	if len(c.Names) < 2 || len(c.Cases) == 0 || len(c.Cases) > sym.MostCases {
+		s.Failf("a choice of %d dimensions among %d cases, want at least 2 and 1 to %d", len(c.Names), len(c.Cases),
+			sym.MostCases)
+	}
+	s.Expect("from")
+	c.From = s.Must(Quoted)
+	return c
+}
+
 // Int reads an integer of 64 bits with its sign, decimal or, after 0x, hexadecimal.
 func (s *Scanner) Int() int64 {
 	start, sign := s.Peek().Start, s.sign()

@@ -35,7 +35,7 @@ func Compile(m *loop.Module, machine target.Machine) (*target.Code, error) {
 	}
 	code := &target.Code{Machine: machine, Kernels: make([]target.Kernel, len(m.Kernels))}
 	routines := &routines{}
-	rest := &loop.Module{Name: m.Name, Dims: m.Dims, Requires: m.Requires, Limits: m.Limits}
+	rest := &loop.Module{Name: m.Name, Dims: m.Dims, Requires: m.Requires, Limits: m.Limits, Choices: m.Choices}
 	var indices []int
 	unlike, which := loop.Distinct(m.Kernels)
 	compiled, why := compileAll(unlike, isaOf(machine), m)

@@ -121,24 +121,13 @@ func unbounded(b *loop.Buffer, size sym.Expr) error {
 		AtTensor(b.Source).WithFix("declare a range for the dimension")
 }
 
-// monotone reports whether a size grows with each data dimension that has a limit.
-func monotone(m *loop.Module, size sym.Expr) bool {
-	for _, name := range size.Vars() {
-		if limit, data := m.Limits[name]; !data || sym.IsUnlimited(limit) {
-			continue
-		}
-		coef, _, linear := size.Linear(name)
-		if !linear || m.Dims.LE(sym.Const(0), coef) != sym.Yes {
-			return false
-		}
-	}
-	return true
-}
-
 // AtMost returns a size with data dimensions at their limits; ok is whether this is proved to be an upper bound.
 func AtMost(m *loop.Module, size sym.Expr) (limit sym.Expr, ok bool) {
+	if limit, ok = m.Decided().Largest(size, m.Dims); ok {
+		return limit, true
+	}
 	limit = sym.AtLimits(size, m.Limits)
-	return limit, size.Equal(limit) || m.Dims.LE(size, limit) == sym.Yes || monotone(m, size)
+	return limit, m.Dims.LE(size, limit) == sym.Yes
 }
 
 // Largest returns an upper bound of a size for all values of the data dimensions: the size with these at their minima,

@@ -57,6 +57,7 @@ var notes = map[string]string{
 	"ai.onnx.preview.training:Gradient": "through operators without a derivative",
 	"ImageDecoder":                      "some kinds of JPEG and TIFF: see above",
 	"Scan":                              "strings, sequences and optionals as results of the body",
+	"Resize":                            "two cases divide by the fractional length, against the text",
 	"SequenceAt":                        "a tensor whose rank nothing determines",
 }
 

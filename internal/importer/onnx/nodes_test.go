@@ -95,6 +95,10 @@ func runNode(folder string, baked, symbolic bool) (err error) {
 			return diag.Unsupportedf("%s is no tensor of numbers: conformance runs it, through the whole of Weir", p.Name)
 		}
 	}
+	if strings.HasPrefix(filepath.Base(folder), "test_resize_downsample_scales") && strings.HasSuffix(folder,
+		"_align_corners") {
+		return diag.Unsupportedf("it expects the length before it is rounded, unlike the text: see conformance")
+	}
 	if strings.HasPrefix(filepath.Base(folder), "test_bernoulli") {
 		return diag.Unsupportedf("another generator drew its numbers")
 	}

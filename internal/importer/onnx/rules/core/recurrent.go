@@ -54,19 +54,7 @@ func recurrent(c *convert.Call) []*ir.Value {
 	if len(x.Type.Shape) != 3 || len(w.Type.Shape) != 3 || len(r.Type.Shape) != 3 {
 		c.Fault("an input %s with weights %s and %s, all of which must have rank 3", x.Type, w.Type, r.Type)
 	}
-	cell := ops.Recurrence{Cell: kind.cell, Clip: c.Float("clip", 0), Coupled: c.Int("input_forget", 0) != 0,
-		ResetAfter: kind.cell == "gru" && c.Int("linear_before_reset", 0) != 0}
-	switch direction := c.StringAttribute("direction", "forward"); direction {
-	case "forward":
-		cell.Reverse = []bool{false}
-	case "reverse":
-		cell.Reverse = []bool{true}
-	case "bidirectional":
-		cell.Reverse = []bool{false, true}
-	default:
-		c.Fault("direction is %q", direction)
-	}
-	cellFunctions(c, &cell, kind.functions)
+	cell := CellOf(c, kind.cell, kind.functions)
 	directions, width := sym.Const(int64(len(cell.Reverse))), r.Type.Shape[1]
 	operands := ops.RecurrentOperands{Weights: r, Lengths: c.Optional(4), State: state, Memory: memory}
 	if kind.cell == "lstm" {
@@ -93,6 +81,24 @@ func recurrent(c *convert.Call) []*ir.Value {
 		}
 	}
 	return out
+}
+
+// CellOf returns the attributes of a recurrent layer; functions has the default activations of one direction.
+func CellOf(c *convert.Call, kind string, functions []string) ops.Recurrence {
+	cell := ops.Recurrence{Cell: kind, Clip: c.Float("clip", 0), Coupled: c.Int("input_forget", 0) != 0,
+		ResetAfter: kind == "gru" && c.Int("linear_before_reset", 0) != 0}
+	switch direction := c.StringAttribute("direction", "forward"); direction {
+	case "forward":
+		cell.Reverse = []bool{false}
+	case "reverse":
+		cell.Reverse = []bool{true}
+	case "bidirectional":
+		cell.Reverse = []bool{false, true}
+	default:
+		c.Fault("direction is %q", direction)
+	}
+	cellFunctions(c, &cell, functions)
+	return cell
 }
 
 // cellFunctions reads the activations of a cell; fallback has those of one direction if there is no such attribute.

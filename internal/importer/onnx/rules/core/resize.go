@@ -343,8 +343,7 @@ var coordinateRules = map[string]func(r *resizing, o *ir.Value, a *resizedAxis) 
 		return r.binary(ops.Add, offset, r.halfPixel(o, a))
 	},
 	"align_corners": func(r *resizing, o *ir.Value, a *resizedAxis) *ir.Value {
-		return r.unlessSingle(a, r.binary(ops.Div, r.binary(ops.Mul, o, r.lessOne(a.from)),
-			r.binary(ops.Sub, a.length, r.f32(1))), r.f32(0))
+		return r.unlessSingle(a, r.binary(ops.Div, r.binary(ops.Mul, o, r.lessOne(a.from)), r.lessOne(a.to)), r.f32(0))
 	},
 	"tf_crop_and_resize": func(r *resizing, o *ir.Value, a *resizedAxis) *ir.Value {
 		step := r.binary(ops.Div, r.binary(ops.Mul, r.binary(ops.Sub, a.end, a.start), r.lessOne(a.from)), r.lessOne(a.to))

@@ -34,6 +34,7 @@ var Rules = convert.Table{Rules: convert.Merged(
 		"QLinearReduceMean": quantizedUnary(meanOf), "QLinearAveragePool": quantizedUnary(pooled),
 		"QLinearGlobalAveragePool": quantizedMean, "QLinearConcat": quantizedConcat, "QLinearWhere": quantizedWhere,
 		"QLinearConv": quantizedConv, "QGemm": quantizedGemm, "MatMulIntegerToFloat": integerToFloat,
-		"DynamicQuantizeMatMul": dynamicProduct, "MatMulNBits": packedProduct, "GatherBlockQuantized": gatherPacked,
+		"DynamicQuantizeMatMul": dynamicProduct, "DynamicQuantizeLSTM": dynamicLSTM,
+		"MatMulNBits": packedProduct, "GatherBlockQuantized": gatherPacked,
 	}),
 )}
