@@ -36,8 +36,10 @@
 package weir
 
 import (
+	"context"
 	"errors"
 	"io/fs"
+	"path/filepath"
 
 	"github.com/weirml/weir/internal/artefact"
 	"github.com/weirml/weir/internal/compiler"
@@ -176,25 +178,24 @@ type Model struct {
 
 // Load reads the model at path. The contents tell the format: ONNX, a .pt2 file of torch.export.save (torch 2.9 or
 // later), an artefact of Program.WriteTo, or Weir's own text. External data is read from the model's folder only.
-func Load(path string) (m *Model, err error) {
+//
+// The file must be a regular one: a pipe, a device, a socket or a folder is ErrInput, and is not opened. What a file
+// says that it needs is checked before it is taken: reading takes at most 16 MiB, and 32 bytes more for each byte of
+// the file and of its external data. A file that claims more is ErrInput.
+func Load(path string) (m *Model, err error) { return LoadContext(context.Background(), path) }
+
+// LoadContext is Load until ctx ends: the error then wraps ctx.Err(), and nothing of the model stays in memory. The
+// context is looked at while the file is read and decoded; it does not end the model.
+func LoadContext(ctx context.Context, path string) (m *Model, err error) {
 	defer diag.Recover(&err, "loading "+path)
 	f, err := mem.Open(path)
 	if err != nil {
 		return nil, inFile(err, path)
 	}
 	defer f.Close()
-	var head []byte // the file's first bytes; nil for a folder or a device, for which Open returns an error
-	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
-		if head, err = sources.Head(f); err != nil {
-			return nil, inFile(err, path)
-		}
-	}
-	if compiler.IsArtefact(head) {
-		a, err := artefact.Map[Description, Condition, Saving](f)
-		return loaded(compiledModel{a}, err, path)
-	}
-	s, err := sources.Open(f, path, head)
-	return loaded(modules{s}, err, path)
+	return opened(ctx, f, path, func(b *mem.Block) (sources.Model, error) {
+		return sources.Open(ctx, b, filepath.Dir(path))
+	})
 }
 
 // LoadFS reads the model with this name from fsys, and its external data from the same folder of fsys.
@@ -205,19 +206,30 @@ func LoadFS(fsys fs.FS, name string) (m *Model, err error) {
 		return nil, inFile(err, name)
 	}
 	defer f.Close()
-	head, err := sources.Head(f)
+	return opened(context.Background(), f, name, func(b *mem.Block) (sources.Model, error) {
+		return sources.OpenIn(context.Background(), b, fsys, name)
+	})
+}
+
+// opened reads the model in an open file; read reads one that is no artefact, and owns the block.
+func opened(ctx context.Context, f fs.File, name string, read func(*mem.Block) (sources.Model, error)) (*Model, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	block, err := mem.MapFS(f, filepath.Base(name))
 	if err != nil {
 		return nil, inFile(err, name)
 	}
-	if compiler.IsArtefact(head) {
-		data, err := sources.Rest(head, f)
-		if err != nil {
-			return nil, inFile(err, name)
-		}
-		a, err := artefact.Read[Description, Condition, Saving](data)
+	compiled := false
+	if err := mem.CatchFaults(func() error { compiled = compiler.IsArtefact(block.Bytes()); return nil }); err != nil {
+		block.Close()
+		return nil, inFile(err, name)
+	}
+	if compiled {
+		a, err := artefact.Open[Description, Condition, Saving](ctx, block)
 		return loaded(compiledModel{a}, err, name)
 	}
-	s, err := sources.OpenIn(fsys, name, head, f)
+	s, err := read(block)
 	return loaded(modules{s}, err, name)
 }
 

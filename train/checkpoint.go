@@ -9,12 +9,14 @@ import (
 	"hash/crc32"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
 
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/safetensors"
 	"github.com/weirml/weir/nn"
 )
@@ -60,7 +62,8 @@ type order struct {
 // safetensors file.
 //
 // At any moment the folder contains the previous checkpoint or this one, complete: the file is written under another
-// name, synced to the disk, and then renamed.
+// name, synced to the disk, and then renamed. Several trainers may save into one folder at the same time; the last to
+// end wins. The file has the permissions that the process's umask leaves.
 func (t *Trainer) Save(dir string) (err error) {
 	defer diag.Recover(&err, "saving a checkpoint")
 	if err := t.use(); err != nil {
@@ -73,34 +76,10 @@ func (t *Trainer) Save(dir string) (err error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return diag.Inputf("%v", err).AtFile(dir).WithCause(err)
 	}
-	temporary, err := os.CreateTemp(dir, "."+checkpointName+".*.tmp")
-	if err != nil {
-		return diag.Inputf("%v", err).AtFile(dir).WithCause(err)
-	}
-	defer os.Remove(temporary.Name())
-	err = t.write(temporary)
-	if err == nil {
-		err = temporary.Sync()
-	}
-	if closed := temporary.Close(); err == nil {
-		err = closed
-	}
-	if err == nil {
-		err = os.Rename(temporary.Name(), filepath.Join(dir, checkpointName))
-	}
-	if err != nil {
+	if err := mem.Replace(filepath.Join(dir, checkpointName), true, t.write); err != nil {
 		return diag.As(err, weir.ErrInput).AtFile(filepath.Join(dir, checkpointName)).WithCause(err)
 	}
-	t.sweep(dir)
 	return syncFolder(dir)
-}
-
-// sweep removes the temporary files of saves that were killed.
-func (t *Trainer) sweep(dir string) {
-	list, _ := filepath.Glob(filepath.Join(dir, "."+checkpointName+".*.tmp"))
-	for _, name := range list {
-		os.Remove(name)
-	}
 }
 
 // syncFolder syncs a folder's entries to the disk, if the system can open folders.
@@ -192,9 +171,11 @@ func (t *Trainer) Restore(dir string, data ...*Data) (err error) {
 	}
 	defer t.alone.Unlock()
 	name := filepath.Join(dir, checkpointName)
-	f, err := os.Open(name)
-	if err != nil {
+	f, err := mem.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
 		return diag.Inputf("there is no checkpoint: %v", err).AtFile(name).WithCause(err)
+	} else if err != nil {
+		return err
 	}
 	defer f.Close()
 	h, err := t.verify(f)
@@ -233,7 +214,28 @@ func (t *Trainer) verify(f io.Reader) (*header, error) {
 	if err := h.complete(b, list, sum); err != nil {
 		return nil, err
 	}
-	return h, nil
+	return h, h.possible()
+}
+
+// possible returns an error if no training has such a header: a checksum does not tell who wrote it.
+func (h *header) possible() error {
+	for _, n := range []struct {
+		name  string
+		value int64
+	}{{"step", h.Step}, {"pending", int64(h.Pending)}, {"of", int64(h.Of)}, {"calm", int64(h.Calm)}} {
+		if n.value < 0 || n.value == math.MaxInt64 {
+			return diag.Inputf("its header has a %s of %d", n.name, n.value)
+		}
+	}
+	for _, x := range []struct {
+		name  string
+		value float64
+	}{{"factor", h.Factor}, {"scale", h.Scale}} {
+		if !(x.value >= 0) || math.IsInf(x.value, 0) {
+			return diag.Inputf("its header has a %s of %v", x.name, x.value)
+		}
+	}
+	return nil
 }
 
 // complete reads the rest of the file, and returns an error unless it is as long as the listed elements and the
@@ -283,7 +285,7 @@ func (t *Trainer) matches(list []safetensors.Entry) error {
 
 // fits returns an error unless the header matches the trainer's optimiser, its options and the data.
 func (h *header) fits(t *Trainer, data []*Data) error {
-	if h.Optimiser != t.optimiser.String() {
+	if !sameSettings(h.Optimiser, t.optimiser.String()) {
 		return diag.Inputf("it is of another optimiser: %s there, %s here", h.Optimiser, t.optimiser)
 	}
 	if h.Pending > 0 && h.Pending >= t.options.Accumulate {

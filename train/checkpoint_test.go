@@ -3,16 +3,21 @@ package train_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io/fs"
 	"math/rand"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -312,4 +317,98 @@ func TestKilled(t *testing.T) {
 		t.Errorf("the folder has %v", list)
 	}
 	t.Logf("%d kills, %d steps", kills, tr.Steps())
+}
+
+// TestSaversInOneFolder saves from several trainers into one folder at the same time: all succeed, what lies there is
+// always complete, and no temporary file stays.
+func TestSaversInOneFolder(t *testing.T) {
+	array.AssertNoLeaks(t)
+	dir := t.TempDir()
+	const savers, saves = 4, 8
+	failed := make(chan error, savers*saves)
+	var all sync.WaitGroup
+	s := learnable(t, train.DataOptions{})
+	trainers := make([]*train.Trainer, savers)
+	for i := range trainers {
+		trainers[i] = s.trainer(t, train.Options{})
+		steps(t, trainers[i], s.data, i+1, 30)
+	}
+	for _, tr := range trainers {
+		all.Go(func() {
+			for range saves {
+				failed <- tr.Save(dir)
+			}
+		})
+	}
+	reader := s.trainer(t, train.Options{})
+	for n := 0; n < savers*saves; n++ {
+		if err := <-failed; err != nil {
+			t.Error(err)
+		}
+		if err := reader.Restore(dir, s.data); err != nil || reader.Steps() < 1 || reader.Steps() > savers {
+			t.Errorf("step %d: %v", reader.Steps(), err)
+		}
+	}
+	all.Wait()
+	if list, err := os.ReadDir(dir); err != nil || len(list) != 1 {
+		t.Errorf("%v %v", list, err)
+	}
+}
+
+// TestHeadersThatLie reads checkpoints whose checksum is right and whose header no training has.
+func TestHeadersThatLie(t *testing.T) {
+	array.AssertNoLeaks(t)
+	s := learnable(t, train.DataOptions{})
+	tr := s.trainer(t, train.Options{LossScale: 64})
+	steps(t, tr, s.data, 2, 30)
+	dir := t.TempDir()
+	if err := tr.Save(dir); err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(dir, "checkpoint.safetensors")
+	good, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range [][2]string{{`\"step\":2`, `\"step\":-2`}, {`\"step\":2`, `\"step\":9223372036854775807`},
+		{`\"pending\":0`, `\"pending\":-1`}, {`\"scale\":64`, `\"scale\":-64`}, {`\"factor\":1`, `\"factor\":-1`},
+		{`\"calm\":2`, `\"calm\":-2`}, {`\"of\":1`, `\"of\":-1`}, {`\"example\":60`, `\"example\":-60`},
+		{`\"epoch\":0`, `\"epoch\":-1`}} {
+		write(t, name, relabelled(t, good, c[0], c[1]))
+		before := bits(t, s.params)
+		if err := tr.Restore(dir, s.data); !errors.Is(err, weir.ErrInput) || tr.Steps() != 2 ||
+			!slices.Equal(before, bits(t, s.params)) {
+			t.Errorf("%s: %v, step %d", c[1], err, tr.Steps())
+		}
+	}
+	write(t, name, relabelled(t, good, `, centred false)`, `)`)) // as if the setting was newer than the checkpoint
+	if err := tr.Restore(dir, s.data); err != nil {
+		t.Error(err)
+	}
+	write(t, name, relabelled(t, good, `, centred false)`, `, later 3)`))
+	if err := tr.Restore(dir, s.data); !errors.Is(err, weir.ErrInput) {
+		t.Error(err)
+	}
+}
+
+// relabelled returns a checkpoint with a part of its header replaced, and the checksum that belongs to it.
+func relabelled(t *testing.T, file []byte, from, to string) []byte {
+	t.Helper()
+	size := int64(binary.LittleEndian.Uint64(file))
+	table, body := string(file[8:8+size]), file[8+size:]
+	if !strings.Contains(table, from) {
+		t.Fatalf("no %s in %s", from, table)
+	}
+	table = strings.Replace(table, from, to, 1)
+	sum := regexp.MustCompile(`\\"crc32c\\":\d+`)
+	header := regexp.MustCompile(`"weir.training":("(?:[^"\\]|\\.)*")`)
+	var text string
+	zeroed := sum.ReplaceAllString(table, `\"crc32c\":0`)
+	if err := json.Unmarshal([]byte(header.FindStringSubmatch(zeroed)[1]), &text); err != nil {
+		t.Fatal(err)
+	}
+	castagnoli := crc32.MakeTable(crc32.Castagnoli)
+	crc := crc32.Update(crc32.Checksum(body, castagnoli), castagnoli, []byte(text))
+	table = strings.TrimRight(sum.ReplaceAllString(table, fmt.Sprintf(`\"crc32c\":%d`, crc)), " ")
+	return slices.Concat(binary.LittleEndian.AppendUint64(nil, uint64(len(table))), []byte(table), body)
 }

@@ -2,6 +2,7 @@ package train
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/weirml/weir/array"
 	"github.com/weirml/weir/internal/diag"
@@ -11,7 +12,9 @@ import (
 // you can implement your own. Its methods must depend only on the optimiser's settings, because a step is compiled
 // once.
 type Optimiser interface {
-	// String returns the name and the settings. Restore refuses a checkpoint with another string.
+	// String returns the name and the settings, such as "SGD(rate 0.1, momentum 0.9)". Restore refuses a checkpoint whose
+	// optimiser has another name or another setting. A setting that only one of the two strings has counts as 0 or false
+	// in the other, so that a new one does not refuse old checkpoints.
 	String() string
 	// Rate returns the learning rate before the schedule's factor.
 	Rate() float64
@@ -145,6 +148,43 @@ func like(name string, shape []int) Slot { return Slot{Name: name, Shape: shape}
 
 // Rate returns the learning rate.
 func (o *settings) Rate() float64 { return o.rate }
+
+// sameSettings reports whether two strings of optimisers have the same name and the same settings; one that only one of
+// them has must be 0 or false there.
+func sameSettings(a, b string) bool {
+	nameA, inA := settingsOf(a)
+	nameB, inB := settingsOf(b)
+	if nameA != nameB {
+		return false
+	}
+	for _, pair := range [][2]map[string]string{{inA, inB}, {inB, inA}} {
+		for name, value := range pair[0] {
+			other, has := pair[1][name]
+			if has && other != value || !has && value != "0" && value != "false" {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// settingsOf splits "Name(setting value, …)". A string of another form is a name as a whole.
+func settingsOf(text string) (name string, values map[string]string) {
+	name, list, ok := strings.Cut(text, "(")
+	list, closed := strings.CutSuffix(list, ")")
+	if !ok || !closed {
+		return text, nil
+	}
+	values = map[string]string{}
+	for _, one := range strings.Split(list, ", ") {
+		setting, value, ok := strings.Cut(one, " ")
+		if _, twice := values[setting]; !ok || twice {
+			return text, nil
+		}
+		values[setting] = value
+	}
+	return name, values
+}
 
 // describe returns an optimiser's name with its settings.
 func (o *settings) describe(name string) string {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -46,11 +47,26 @@ If --dim NAME=SIZE binds a dimension, the file is compiled for that size only, a
 	return cmd
 }
 
+// notOnto returns an error if a file to be written is the model that is read, under whatever name.
+func notOnto(output, model string) error {
+	from, err := os.Stat(model)
+	if err != nil {
+		return nil // the error of reading it says more
+	}
+	if to, err := os.Stat(output); err == nil && os.SameFile(from, to) {
+		return diag.Inputf("is the model itself, and would be lost").AtFile(output).WithFix("name another file with -o")
+	}
+	return nil
+}
+
 // compileTo compiles the model at path, and writes the artefact.
 func (f *compileFlags) compileTo(ctx context.Context, path string) error {
 	output := f.output
 	if output == "" {
 		output = strings.TrimSuffix(path, filepath.Ext(path)) + ".weir"
+	}
+	if err := notOnto(output, path); err != nil {
+		return err
 	}
 	cpu := ""
 	l, _, err := f.compile(ctx, path, func(o *weir.Options, m *weir.Model) {

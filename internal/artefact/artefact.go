@@ -3,10 +3,9 @@
 package artefact
 
 import (
+	"context"
 	"encoding/json"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/weirml/weir/internal/compiler"
@@ -40,13 +39,10 @@ type File[Description, Condition, Saving any] struct {
 	block *mem.Block // the file's mapping, or nil
 }
 
-// Map maps a file and reads the artefact in it. Close unmaps the file.
-func Map[D, C, S any](f *os.File) (*File[D, C, S], error) {
-	block, err := mem.MapFile(f, filepath.Base(f.Name()))
-	if err != nil {
-		return nil, err
-	}
-	a, err := Read[D, C, S](block.Bytes())
+// Open reads the artefact in a block, which it owns; it closes the block if it cannot read it. It ends with the
+// context's error if the context ends meanwhile.
+func Open[D, C, S any](ctx context.Context, block *mem.Block) (*File[D, C, S], error) {
+	a, err := read[D, C, S](ctx, block.Bytes())
 	if err != nil {
 		block.Close()
 		return nil, err
@@ -56,14 +52,23 @@ func Map[D, C, S any](f *os.File) (*File[D, C, S], error) {
 }
 
 // Read reads an artefact from memory that it borrows. An artefact that is not consistent is ErrInput.
-func Read[D, C, S any](data []byte) (a *File[D, C, S], err error) {
+func Read[D, C, S any](data []byte) (*File[D, C, S], error) {
+	return read[D, C, S](context.Background(), data)
+}
+
+// read is Read until the context ends.
+func read[D, C, S any](ctx context.Context, data []byte) (a *File[D, C, S], err error) {
+	claim := mem.NewClaim(ctx, int64(len(data)))
 	err = mem.CatchFaults(func() error {
-		read, err := compiler.ReadArtefact(data)
+		read, err := compiler.ReadArtefact(claim, data)
 		if err != nil {
 			return err
 		}
 		a = &File[D, C, S]{Artefact: read}
 		about := &a.About
+		if err := claim.JSON(read.About); err != nil {
+			return err
+		}
 		if err := json.Unmarshal(read.About, about); err != nil {
 			return diag.Inputf("the artefact's description of its model: %v", err)
 		}
@@ -73,7 +78,10 @@ func Read[D, C, S any](data []byte) (a *File[D, C, S], err error) {
 		if err := signature.Check(about.Outputs, read.Program.Outputs, read.Program.Tensors); err != nil {
 			return err
 		}
-		return a.checkInitial()
+		if err := a.checkInitial(); err != nil {
+			return err
+		}
+		return ctx.Err()
 	})
 	if err != nil {
 		return nil, err

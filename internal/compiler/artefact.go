@@ -12,6 +12,7 @@ import (
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/memplan"
 	"github.com/weirml/weir/internal/program"
 	"github.com/weirml/weir/internal/sym"
@@ -179,9 +180,10 @@ type Artefact struct {
 	weights     []byte
 }
 
-// ReadArtefact reads an artefact from memory, which the Artefact and everything compiled from it borrow. Errors are of
-// kind ErrInput, or ErrUnsupported for another version.
-func ReadArtefact(data []byte) (a *Artefact, err error) {
+// ReadArtefact reads an artefact from memory, which the Artefact and everything compiled from it borrow, and charges
+// its tables to the file's claim. Errors are of kind ErrInput, ErrUnsupported for another version, or the error of the
+// claim's context.
+func ReadArtefact(claim *mem.Claim, data []byte) (a *Artefact, err error) {
 	defer damaged(&err)
 	if len(data) < artefactHeader || !IsArtefact(data) {
 		return nil, diag.Inputf("it is no artefact, or it ends before its header does")
@@ -216,6 +218,9 @@ func ReadArtefact(data []byte) (a *Artefact, err error) {
 		return nil, diag.Inputf("the artefact's checksum is %08x, its header says %08x: it is damaged", sum, want)
 	}
 	a = &Artefact{loops: string(sections[1]), text: string(sections[2]), weights: sections[3]}
+	if err := claim.JSON(sections[0]); err != nil {
+		return nil, err
+	}
 	if err := json.Unmarshal(sections[0], &a.manifest); err != nil {
 		return nil, diag.Inputf("the artefact's manifest: %v", err)
 	}

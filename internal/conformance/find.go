@@ -14,12 +14,7 @@ import (
 
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/internal/diag"
-)
-
-// Limits for archives, so that a megabyte does not unpack to a gigabyte.
-const (
-	unpackedFloor = 16 << 20 // an entry may always have this many bytes,
-	unpackedRatio = 32       // and this many more for each packed byte
+	"github.com/weirml/weir/internal/mem"
 )
 
 // maxSettings is the greatest size of a data.json.
@@ -169,15 +164,15 @@ func (c *Case) configure() error {
 	return nil
 }
 
-// archive is the entries of a zip file. None may unpack to much more than its packed size. A path that leaves the
-// archive names no entry.
+// archive is the entries of a zip file. None may unpack to more than its packed bytes may claim (see mem.Claim). A path
+// that leaves the archive names no entry.
 type archive struct{ entries *zip.Reader }
 
 // openArchive opens a zip file of size bytes.
 func openArchive(name string, size int64) (fs.FS, error) {
-	f, err := os.Open(name)
+	f, err := mem.Open(name)
 	if err != nil {
-		return nil, diag.Inputf("%v", err).WithCause(err)
+		return nil, err
 	}
 	entries, err := zip.NewReader(f, size) // it stays open as long as the cases are in use
 	if err != nil && !errors.Is(err, zip.ErrInsecurePath) {
@@ -194,17 +189,9 @@ func (a archive) Open(name string) (fs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	info, err := f.Stat()
-	if err != nil {
+	if err := mem.CheckUnpacked(f); err != nil {
 		f.Close()
-		return nil, err
-	}
-	if h, ok := info.Sys().(*zip.FileHeader); ok && h.UncompressedSize64 > unpackedFloor &&
-		(h.UncompressedSize64-unpackedFloor)/unpackedRatio > h.CompressedSize64 {
-		f.Close()
-		return nil, &fs.PathError{Op: "open", Path: name, Err: errUnpacks}
+		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
 	}
 	return f, nil
 }
-
-var errUnpacks = errors.New("its bytes would unpack to far more than they are")

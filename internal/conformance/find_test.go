@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/internal/importer/onnx/wire"
+	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/tensor"
 	"github.com/weirml/weir/internal/tensor/npy"
 )
@@ -77,7 +78,7 @@ func verdicts(t *testing.T, place string) string {
 func TestPlaces(t *testing.T) {
 	model, x, y := doubling()
 	wrong := tensor.Of[float32](2, 4, 6.01)
-	bomb := make([]byte, unpackedFloor+(64<<20))
+	bomb := make([]byte, mem.ClaimFloor+(64<<20))
 	const set = "/test_data_set_0/"
 	for _, tc := range []struct {
 		name    string

@@ -17,6 +17,7 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/executor"
 	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
 )
@@ -319,7 +320,7 @@ func (x *trial) compiled(ctx context.Context, how configuration) ([]*tensor.Tens
 		if err != nil {
 			return nil, err
 		}
-		a, err := compiler.ReadArtefact(file.Bytes())
+		a, err := compiler.ReadArtefact(mem.NewClaim(context.Background(), int64(file.Len())), file.Bytes())
 		if err != nil {
 			return nil, fmt.Errorf("the artefact: %w", err)
 		}

@@ -167,8 +167,9 @@ var rooms = []Room{
 	{Floor: 11, Name: "nn", Purpose: "layers, the store of their parameters, and networks as ONNX",
 		May: []string{"weir", "array"}},
 	// Elements of data are copied as tensors have them, and checkpoints written as tables of safetensors files.
+	// mem opens a checkpoint's file, and replaces it.
 	{Floor: 12, Name: "train", Purpose: "training: the step as one program, optimisers, data, checkpoints",
-		May: []string{"weir", "array", "nn", "tensor"}},
+		May: []string{"weir", "array", "nn", "tensor", "mem"}},
 	{Floor: 13, Name: "examples/*", Purpose: "programs as users write them",
 		May: []string{"weir", "examples/digits/data", "examples/train-digits/data", "array", "nn", "train"}},
 	{Floor: 13, Name: "bench/*", Purpose: "models that are timed beside rivals",

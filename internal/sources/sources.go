@@ -5,9 +5,7 @@ package sources
 import (
 	"bytes"
 	"context"
-	"io"
 	"io/fs"
-	"os"
 	"slices"
 
 	"github.com/weirml/weir/internal/diag"
@@ -116,48 +114,56 @@ func (d *Description) count(dt dtype.DType, count int64) {
 	d.Parameters[at].Bytes += bytes
 }
 
-// Open reads the model in a file that begins with head. The file may be closed afterwards.
-func Open(f *os.File, path string, head []byte) (Model, error) {
-	switch {
-	case isText(head):
-		return some(readTextFrom(head, f))
-	case isExported(head):
-		return some(exported(mem.MapFile(f, path)))
-	}
-	m, err := onnx.Open(f)
-	return some(onnxModel{m}, err)
+// Open reads the model in a block, with external data in a folder; it owns the block, and closes it if it cannot read
+// it. It ends with the context's error if the context ends meanwhile.
+func Open(ctx context.Context, block *mem.Block, folder string) (Model, error) {
+	return open(ctx, block, func() (*onnx.Model, error) { return onnx.Open(ctx, block, folder) })
 }
 
-// OpenIn reads the model of that name in fsys, with external data beside it; r has the rest of the file after head.
-func OpenIn(fsys fs.FS, name string, head []byte, r io.Reader) (Model, error) {
-	if isText(head) {
-		return some(readTextFrom(head, r))
-	}
-	data, err := Rest(head, r)
+// OpenIn is Open for the file of that name in fsys, with external data beside it.
+func OpenIn(ctx context.Context, block *mem.Block, fsys fs.FS, name string) (Model, error) {
+	return open(ctx, block, func() (*onnx.Model, error) { return onnx.OpenIn(ctx, block, fsys, name) })
+}
+
+// open reads the model in a block, which is ONNX unless its first bytes tell another format.
+func open(ctx context.Context, block *mem.Block, asONNX func() (*onnx.Model, error)) (m Model, err error) {
+	known := false
+	err = mem.CatchFaults(func() (err error) {
+		data := block.Bytes()
+		switch known = isText(data) || isExported(data); {
+		case isText(data):
+			m, err = some(readText(data))
+			block.Close()
+		case known:
+			m, err = some(exported(ctx, data, block))
+		}
+		return err
+	})
 	if err != nil {
+		block.Close()
 		return nil, err
 	}
-	if isExported(head) {
-		return some(exportedIn(data, nil))
+	if known {
+		return m, nil
 	}
-	m, err := onnx.ParseIn(data, fsys, name)
-	return some(onnxModel{m}, err)
+	of, err := asONNX()
+	return some(onnxModel{of}, err)
 }
 
 // Parse reads a model from memory, which it borrows.
 func Parse(data []byte) (Model, error) {
 	switch {
 	case isText(data):
-		return some(readText(string(data)))
+		return some(readText(data))
 	case isExported(data):
-		return some(exportedIn(data, nil))
+		return some(exported(context.Background(), data, nil))
 	}
 	m, err := onnx.Parse(data)
 	return some(onnxModel{m}, err)
 }
 
 // OfModule returns a model of a module that other code built; from names that code.
-func OfModule(from string, module *ir.Module) (Model, error) { return some(built(from, module, nil)) }
+func OfModule(from string, module *ir.Module) (Model, error) { return some(built(from, module)) }
 
 // some returns m as a Model; nil if there is an error.
 func some[M Model](m M, err error) (Model, error) {
@@ -165,25 +171,6 @@ func some[M Model](m M, err error) (Model, error) {
 		return nil, err
 	}
 	return m, nil
-}
-
-// Head reads the first bytes of a file, which determine its format; fewer if the file is shorter.
-func Head(r io.Reader) ([]byte, error) {
-	head := make([]byte, 12)
-	n, err := io.ReadFull(r, head)
-	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
-		return nil, diag.Inputf("%v", err).WithCause(err)
-	}
-	return head[:n], nil
-}
-
-// Rest returns the head and the rest of the file after it.
-func Rest(head []byte, r io.Reader) ([]byte, error) {
-	data, err := io.ReadAll(io.MultiReader(bytes.NewReader(head), r))
-	if err != nil {
-		return nil, diag.Inputf("%v", err).WithCause(err)
-	}
-	return data, nil
 }
 
 // PortsOf returns values as ports, each its own only component. All of them have a shape.

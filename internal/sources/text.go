@@ -2,7 +2,7 @@ package sources
 
 import (
 	"context"
-	"io"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -22,48 +22,42 @@ type textModel struct {
 	parsed *ir.Module // as written; each compilation parses its own
 	from   string     // names the code that built the module, if any
 	file   *mem.Block // the file that has the constants; nil if there is none
+	claim  *mem.Claim // of a file: it has the constants that are copied; else nil
 	// constants has the contents of constants that source omits, by name.
 	constants map[string]*tensor.Tensor
 	// initial has the first values of states, by their inputs' names.
 	initial map[string]*tensor.Tensor
 }
 
-// built returns the model of a module that other code built, whose constants may be in a file.
-func built(from string, module *ir.Module, file *mem.Block) (*textModel, error) {
-	t := &textModel{source: module.String(), from: from, file: file, constants: map[string]*tensor.Tensor{}}
+// built returns the model of a module that other code built.
+func built(from string, module *ir.Module) (*textModel, error) {
+	t := &textModel{source: module.String(), from: from, constants: map[string]*tensor.Tensor{}}
 	t.collect(module.Main.Body)
 	var err error
 	t.parsed, err = t.parse()
 	return t, err
 }
 
-// exported returns a program that torch.export saved; it closes the file if it cannot read it.
-func exported(file *mem.Block, err error) (*textModel, error) {
-	if err != nil {
-		return nil, err
-	}
-	t, err := exportedIn(file.Bytes(), file)
-	if err != nil {
-		file.Close()
-	}
-	return t, err
-}
-
-// exportedIn is exported for data in memory: an archive, or the graph alone.
-func exportedIn(data []byte, file *mem.Block) (t *textModel, err error) {
-	if torch.IsGraph(data) {
-		m, err := torch.ParseGraph(data)
+// exported returns a program that torch.export saved, an archive or the graph alone, in data: the bytes of a file, or
+// memory if file is nil.
+func exported(ctx context.Context, data []byte, file *mem.Block) (t *textModel, err error) {
+	claim := mem.NewClaim(ctx, int64(len(data)))
+	defer func() {
+		claim.Alone()
 		if err != nil {
-			return nil, err
+			claim.Close()
 		}
-		return built("torch.export, a graph", m, file)
+	}()
+	form, parse := "torch.export, .pt2", torch.Parse
+	if torch.IsGraph(data) {
+		form, parse = "torch.export, a graph", torch.ParseGraph
 	}
-	m, initial, err := torch.Parse(data)
+	m, initial, err := parse(claim, data)
 	if err != nil {
 		return nil, err
 	}
-	if t, err = built("torch.export, .pt2", m, file); err == nil {
-		t.initial = initial
+	if t, err = built(form, m); err == nil {
+		t.file, t.claim, t.initial = file, claim, initial
 	}
 	return t, err
 }
@@ -91,21 +85,13 @@ func isText(head []byte) bool {
 	return len(head) >= 7 && string(head[:6]) == "weir 1" && head[6] <= ' '
 }
 
-// readTextFrom reads the rest of a text after its head.
-func readTextFrom(head []byte, r io.Reader) (*textModel, error) {
-	rest, err := io.ReadAll(io.LimitReader(r, mostText+1))
-	if err != nil {
-		return nil, diag.Inputf("%v", err).WithCause(err)
-	}
-	if len(rest) > mostText {
-		return nil, diag.Unsupportedf("a text of more than %d bytes", mostText)
-	}
-	return readText(string(append(head, rest...)))
-}
-
 // readText parses a text. Shapes and memory are checked when it is compiled, with the ranges that the dimensions have
 // then.
-func readText(source string) (*textModel, error) {
+func readText(data []byte) (*textModel, error) {
+	if len(data) > mostText {
+		return nil, diag.Unsupportedf("a text of more than %d bytes", mostText)
+	}
+	source := string(data)
 	if words := strings.Fields(source[:min(len(source), 200)]); len(words) > 2 &&
 		(words[2] == "program" || words[2] == "loop") {
 		return nil, diag.Unsupportedf("a %s written as text; ir, which says what a model computes, can be read", words[2]).
@@ -149,20 +135,26 @@ func (t *textModel) constant(name string, _ dtype.DType, _ []int64, _ int64) (*t
 
 func (t *textModel) Metadata() map[string]string { return maps.Clone(t.parsed.Meta) }
 
-// Blocks returns the file of the constants, if there is one.
-func (t *textModel) Blocks() []*mem.Block {
-	if t.file == nil {
-		return nil
+// Blocks returns the file of the constants, if there is one, and the copies of constants.
+func (t *textModel) Blocks() (list []*mem.Block) {
+	if t.claim != nil {
+		list = t.claim.Blocks()
 	}
-	return []*mem.Block{t.file}
+	if t.file != nil {
+		list = append(list, t.file)
+	}
+	return list
 }
 
-// Close releases the file of the constants.
-func (t *textModel) Close() error {
-	if t.file == nil {
-		return nil
+// Close releases the file of the constants, and the copies of constants.
+func (t *textModel) Close() (err error) {
+	if t.claim != nil {
+		err = t.claim.Close()
 	}
-	return t.file.Close()
+	if t.file != nil {
+		err = errors.Join(err, t.file.Close())
+	}
+	return err
 }
 
 func (t *textModel) First(input string, to *tensor.Tensor) error {

@@ -18,6 +18,7 @@ import (
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/importer/onnx/wire"
+	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/safetensors"
 	"github.com/weirml/weir/internal/tensor"
 	"github.com/weirml/weir/internal/tensor/npy"
@@ -85,9 +86,9 @@ func (r *Reader) value(value string, info weir.Info) (Value, error) {
 	v := Value{Name: info.Name, Sequence: sequence(info.Kind), Optional: optional(info.Kind)}
 	text := strings.TrimSpace(value)
 	if strings.ToLower(filepath.Ext(value)) == ".json" {
-		data, err := os.ReadFile(value)
+		data, err := mem.ReadFile(value)
 		if err != nil {
-			return v, diag.Inputf("%v", err).WithCause(err)
+			return v, err
 		}
 		text = strings.TrimSpace(string(data))
 	}
@@ -95,9 +96,9 @@ func (r *Reader) value(value string, info weir.Info) (Value, error) {
 	one.Kind = weir.TensorKind
 	switch {
 	case strings.ToLower(filepath.Ext(value)) == ".pb":
-		data, err := os.ReadFile(value)
+		data, err := mem.ReadFile(value)
 		if err != nil {
-			return v, diag.Inputf("%v", err).WithCause(err)
+			return v, err
 		}
 		return Parse(data, info)
 	case text == "null" && v.Optional:
@@ -344,18 +345,19 @@ func fill(t *tensor.Tensor, v any, shape []int64, flat *int64) error {
 	return nil
 }
 
-// open opens a regular file; anything else is refused before it is opened, since opening a pipe waits for its writer.
+// open opens a regular file; anything else is refused before it is opened.
 func open(path string) (f *os.File, size int64, err error) {
-	stat, err := os.Stat(path)
-	if err != nil {
+	if _, err := os.Stat(path); err != nil {
 		return nil, 0, diag.Inputf("%v", err).WithCause(err).
 			WithFix("a value is a .npy, .npz, .pb, .safetensors, .json, .png, .jpg, .bin or .txt file, -, JSON, zeros, or " +
 				"random")
 	}
-	if !stat.Mode().IsRegular() {
-		return nil, 0, diag.Inputf("%s is not a regular file", path)
+	if f, err = mem.Open(path); err != nil {
+		return nil, 0, err
 	}
-	if f, err = os.Open(path); err != nil {
+	stat, err := f.Stat()
+	if err != nil {
+		f.Close()
 		return nil, 0, diag.Inputf("%v", err).WithCause(err)
 	}
 	return f, stat.Size(), nil

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/tensor/npy"
 )
 
@@ -83,25 +84,9 @@ func WriteAtomic(path string, write func(w io.Writer) error) error {
 	} else if err == nil && !info.Mode().IsRegular() {
 		return writeInto(path, write)
 	}
-	folder := filepath.Dir(path)
-	f, err := os.CreateTemp(folder, ".weir-*")
+	err := mem.Replace(path, false, write)
 	if e := (*fs.PathError)(nil); errors.As(err, &e) {
-		return fmt.Errorf("folder %s: %w", folder, e.Err)
-	} else if err != nil {
-		return err
-	}
-	err = write(f)
-	if e := f.Chmod(0o644); err == nil {
-		err = e
-	}
-	if e := f.Close(); err == nil {
-		err = e
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		os.Remove(f.Name())
+		return fmt.Errorf("folder %s: %w", filepath.Dir(path), e.Err)
 	}
 	return err
 }

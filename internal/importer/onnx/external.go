@@ -2,7 +2,6 @@ package onnx
 
 import (
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -27,29 +26,25 @@ type external struct {
 	open func(location string) (*mem.Block, error) // location is clean, relative, with slashes
 	done func() error
 
-	lock   sync.Mutex
-	files  map[string]*mem.Block // by clean location
-	copies []*mem.Block          // of tensors that are not aligned in their file
+	claim *mem.Claim // of the model and these files
+
+	lock    sync.Mutex
+	files   map[string]*mem.Block                 // by clean location
+	charged map[*wire.TensorProto]bool            // the tensors that were charged to the claim
+	copies  map[wire.ExternalEntry]*tensor.Tensor // of truth values that are not all 0 or 1
 }
 
 // externalIn finds external data in a folder, which is opened when the first tensor is read.
-func externalIn(folder string) *external {
+func externalIn(claim *mem.Claim, folder string) *external {
 	var root *os.Root
 	return &external{
+		claim: claim,
 		open: func(location string) (*mem.Block, error) {
 			if root == nil {
 				var err error
 				if root, err = mem.OpenRoot(folder); err != nil {
 					return nil, err
 				}
-			}
-			// Opening a pipe would wait for its writer, so the file's kind is checked first.
-			info, err := root.Stat(location)
-			if err != nil {
-				return nil, err
-			}
-			if !info.Mode().IsRegular() {
-				return nil, errNotRegular
 			}
 			f, err := mem.OpenIn(root, location)
 			if err != nil {
@@ -69,40 +64,21 @@ func externalIn(folder string) *external {
 
 // externalFS finds external data in the folder of the file name of a file system, which itself decides where symbolic
 // links lead. A file that is not one of the operating system's is read into memory of the ledger.
-func externalFS(fsys fs.FS, name string) *external {
+func externalFS(claim *mem.Claim, fsys fs.FS, name string) *external {
 	return &external{
+		claim: claim,
 		open: func(location string) (*mem.Block, error) {
 			location = path.Join(path.Dir(name), location)
-			info, err := fs.Stat(fsys, location)
-			if err != nil {
-				return nil, err
-			}
-			if !info.Mode().IsRegular() {
-				return nil, errNotRegular
-			}
 			f, err := mem.OpenFS(fsys, location)
 			if err != nil {
 				return nil, err
 			}
 			defer f.Close()
-			if file, ok := f.(*os.File); ok {
-				return mem.MapFile(file, location)
-			}
-			block, err := mem.Map(mem.Weights, location, info.Size())
-			if err != nil {
-				return nil, err
-			}
-			if _, err := io.ReadFull(f, block.Bytes()); err != nil {
-				block.Close()
-				return nil, err
-			}
-			return block, nil
+			return mem.MapFS(f, location)
 		},
 		done: func() error { return nil },
 	}
 }
-
-var errNotRegular = errors.New("it is not a regular file")
 
 // clean returns a location without "." and doubled slashes; a location that is not allowed is an ErrInput.
 func clean(location string) (string, error) {
@@ -150,12 +126,13 @@ func (x *external) file(location string) (*mem.Block, error) {
 		x.files = map[string]*mem.Block{}
 	}
 	x.files[location] = block
+	x.claim.Extend(block.Size())
 	return block, nil
 }
 
-// Tensor returns a tensor whose data is in another file: a view of the mapped file if the bytes are aligned, otherwise
-// a copy in the ledger's memory, of kind Weights. Both end with Close. A location that is refused or missing, an offset
-// or length outside the file, and a length that differs from what the shape needs are ErrInput.
+// Tensor returns a tensor whose data is in another file: a view of the mapped file, aligned or not, which ends with
+// Close. A location that is refused or missing, an offset or length outside the file, a length that differs from what
+// the shape needs, and tensors that together claim far more than the files have are ErrInput.
 func (x *external) Tensor(t *wire.TensorProto) (*tensor.Tensor, error) {
 	dt, err := t.ElementType()
 	if err != nil {
@@ -190,38 +167,73 @@ func (x *external) Tensor(t *wire.TensorProto) (*tensor.Tensor, error) {
 			entry.Offset, block.Size()).
 			AtFile(location).AtTensor(t.Name)
 	}
-	result, _, err := t.OverIn(block.Bytes()[entry.Offset:entry.Offset+size], func(bytes int64) ([]byte, error) {
-		copied, err := mem.Map(mem.Weights, t.Name, bytes)
+	if err := x.charge(t, size); err != nil {
+		return nil, err
+	}
+	data := block.Bytes()[entry.Offset : entry.Offset+size]
+	if dt != dtype.Bool {
+		return tensor.Over(dt, t.Dims, data)
+	}
+	return x.truths(t, wire.ExternalEntry{Location: location, Offset: entry.Offset, Length: size}, data)
+}
+
+// charge charges a tensor's bytes to the claim, once for each tensor: tensors may share bytes of a file, and a program
+// has memory for each.
+func (x *external) charge(t *wire.TensorProto, size int64) error {
+	x.lock.Lock()
+	defer x.lock.Unlock()
+	if x.charged[t] {
+		return nil
+	}
+	if err := x.claim.TakeFor(t.Name, size); err != nil {
+		return err
+	}
+	if x.charged == nil {
+		x.charged = map[*wire.TensorProto]bool{}
+	}
+	x.charged[t] = true
+	return nil
+}
+
+// truths returns truth values: a view, or a copy of the ledger's memory if some are neither 0 nor 1.
+func (x *external) truths(t *wire.TensorProto, at wire.ExternalEntry, data []byte) (*tensor.Tensor, error) {
+	x.lock.Lock()
+	defer x.lock.Unlock()
+	if c := x.copies[at]; c != nil {
+		return tensor.Over(dtype.Bool, t.Dims, c.Bytes())
+	}
+	result, borrowed, err := t.OverIn(data, func(bytes int64) ([]byte, error) {
+		copied, err := x.claim.Map(mem.Weights, t.Name, bytes)
 		if err != nil {
 			return nil, err
 		}
-		x.lock.Lock()
-		defer x.lock.Unlock()
-		x.copies = append(x.copies, copied)
 		return copied.Bytes(), nil
 	})
+	if err == nil && !borrowed {
+		if x.copies == nil {
+			x.copies = map[wire.ExternalEntry]*tensor.Tensor{}
+		}
+		x.copies[at] = result
+	}
 	return result, err
 }
 
-// blocks returns the open files and the copies.
+// blocks returns the open files.
 func (x *external) blocks() (list []*mem.Block) {
 	x.lock.Lock()
 	defer x.lock.Unlock()
 	for _, block := range x.files {
 		list = append(list, block)
 	}
-	return append(list, x.copies...)
+	return list
 }
 
-// Close releases every file and copy. The tensors must not be used after it.
+// Close releases every file. The tensors must not be used after it.
 func (x *external) Close() error {
 	x.lock.Lock()
 	defer x.lock.Unlock()
 	var all []error
 	for _, block := range x.files {
-		all = append(all, block.Close())
-	}
-	for _, block := range x.copies {
 		all = append(all, block.Close())
 	}
 	x.files, x.copies = nil, nil

@@ -21,7 +21,8 @@ func TestExternalDevices(t *testing.T) {
 	if err := syscall.Mkfifo(filepath.Join(folder, "pipe"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, x := range []*external{externalIn(folder), externalFS(os.DirFS(folder), "m.onnx")} {
+	for _, x := range []*external{externalIn(noClaim(), folder),
+		externalFS(noClaim(), os.DirFS(folder), "m.onnx")} {
 		for _, location := range []string{"pipe", "folder"} {
 			_, err := x.Tensor(externalTensor(wire.FloatType, []int64{1}, "location", location))
 			if err == nil || !strings.Contains(err.Error(), "regular file") {

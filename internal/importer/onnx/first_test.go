@@ -23,7 +23,7 @@ func single(n *wire.NodeProto, version int64, in ...*tensor.Tensor) *Model {
 		n.Input = append(n.Input, p.Name)
 		g.Initializer = append(g.Initializer, p)
 	}
-	m := newModel(&wire.ModelProto{Graph: g})
+	m := newModel(noClaim(), &wire.ModelProto{Graph: g})
 	m.Outputs = []convert.Port{{Name: "y"}}
 	m.Opsets[""], m.Opsets[n.Domain] = version, version
 	return m

@@ -6,10 +6,9 @@
 package onnx
 
 import (
+	"context"
 	"errors"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -45,42 +44,41 @@ type Model struct {
 	Defaults []string
 
 	file     *mem.Block
+	claim    *mem.Claim
 	external *external // finds external data; nil if there can be none
 }
 
-// Open reads the model in a file, which may be closed afterwards, with the external data beside it.
-func Open(f *os.File) (*Model, error) {
-	block, err := mem.MapFile(f, filepath.Base(f.Name()))
-	if err != nil {
-		return nil, err
-	}
-	m, err := parse(block.Bytes())
+// Open reads the model in a block, which it owns, with external data in a folder. It ends with the context's error if
+// the context ends meanwhile.
+func Open(ctx context.Context, block *mem.Block, folder string) (*Model, error) {
+	return owned(ctx, block, func(c *mem.Claim) *external { return externalIn(c, folder) })
+}
+
+// OpenIn is Open for a file of that name in a file system.
+func OpenIn(ctx context.Context, block *mem.Block, fsys fs.FS, name string) (*Model, error) {
+	return owned(ctx, block, func(c *mem.Claim) *external { return externalFS(c, fsys, name) })
+}
+
+// owned returns the model in a block, which it owns; it closes the block if it cannot read it.
+func owned(ctx context.Context, block *mem.Block, outside func(*mem.Claim) *external) (*Model, error) {
+	m, err := parse(ctx, block.Bytes())
 	if err != nil {
 		block.Close()
 		return nil, err
 	}
-	m.file, m.external = block, externalIn(filepath.Dir(f.Name()))
-	return m, nil
-}
-
-// ParseIn is Parse for a file of that name in a file system, with the external data beside it.
-func ParseIn(data []byte, fsys fs.FS, name string) (*Model, error) {
-	m, err := parse(data)
-	if err != nil {
-		return nil, err
-	}
-	m.external = externalFS(fsys, name)
+	m.file, m.external = block, outside(m.claim)
 	return m, nil
 }
 
 // Parse reads a model from memory, which it borrows. It has no external data.
-func Parse(data []byte) (*Model, error) { return parse(data) }
+func Parse(data []byte) (*Model, error) { return parse(context.Background(), data) }
 
-// Blocks returns the files that the model reads, its own and those of external data, if they are mapped, and the copies
-// of data that is not aligned in them.
+// Blocks returns the files that the model reads, its own and those of external data, if they are mapped, and copies of
+// their data.
 func (m *Model) Blocks() (list []*mem.Block) {
+	list = m.claim.Blocks()
 	if m.external != nil {
-		list = m.external.blocks()
+		list = append(list, m.external.blocks()...)
 	}
 	if m.file != nil {
 		list = append(list, m.file)
@@ -90,9 +88,9 @@ func (m *Model) Blocks() (list []*mem.Block) {
 
 // Close releases the mapping of the file.
 func (m *Model) Close() error {
-	var first error
+	first := m.claim.Close()
 	if m.external != nil {
-		first = m.external.Close()
+		first = errors.Join(first, m.external.Close())
 	}
 	if m.file != nil {
 		if err := m.file.Close(); err != nil && first == nil {
@@ -104,25 +102,27 @@ func (m *Model) Close() error {
 }
 
 // parse is parseModel that returns faults of mapped files as errors.
-func parse(data []byte) (m *Model, err error) {
+func parse(ctx context.Context, data []byte) (m *Model, err error) {
+	claim := mem.NewClaim(ctx, int64(len(data)))
 	err = mem.CatchFaults(func() error {
-		m, err = parseModel(data)
+		m, err = parseModel(claim, data)
 		return err
 	})
+	claim.Alone()
 	return m, err
 }
 
 // newModel returns a model without inputs and outputs.
-func newModel(proto *wire.ModelProto) *Model {
-	m := &Model{Source: convert.Source{Proto: proto, Meta: map[string]string{}, Opsets: map[string]int64{},
+func newModel(claim *mem.Claim, proto *wire.ModelProto) *Model {
+	m := &Model{claim: claim, Source: convert.Source{Proto: proto, Meta: map[string]string{}, Opsets: map[string]int64{},
 		Functions: map[string]*wire.FunctionProto{}, Rules: rules}}
 	m.Read = m.tensor
 	return m
 }
 
 // parseModel reads a model and its declared inputs and outputs; it converts nothing.
-func parseModel(data []byte) (*Model, error) {
-	proto, err := wire.ParseModel(data)
+func parseModel(claim *mem.Claim, data []byte) (*Model, error) {
+	proto, err := wire.ParseModelOn(claim, data)
 	if err != nil {
 		if e := (*diag.Error)(nil); errors.As(err, &e) && strings.Contains(e.Detail, "past the end") {
 			e.Fix = "the file may be cut off: copy it again"
@@ -137,7 +137,7 @@ func parseModel(data []byte) (*Model, error) {
 	if proto.Graph == nil {
 		return nil, diag.Inputf("this is not an ONNX model: there is no graph in it")
 	}
-	m := newModel(proto)
+	m := newModel(claim, proto)
 	for _, o := range proto.OpsetImport {
 		m.Opsets[convert.DomainOf(o.Domain)] = o.Version
 	}

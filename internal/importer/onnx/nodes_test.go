@@ -1,6 +1,7 @@
 package onnx
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"github.com/weirml/weir/internal/importer/onnx/convert"
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
 )
@@ -85,7 +87,11 @@ func runNode(folder string, baked, symbolic bool) (err error) {
 		return err
 	}
 	defer file.Close()
-	m, err := Open(file)
+	block, err := mem.MapFile(file, "model.onnx")
+	if err != nil {
+		return err
+	}
+	m, err := Open(context.Background(), block, folder)
 	if err != nil {
 		return err
 	}

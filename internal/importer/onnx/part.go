@@ -40,7 +40,7 @@ func ReadAll(path string) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.external = externalIn(filepath.Dir(path))
+	m.external = externalIn(m.claim, filepath.Dir(path))
 	err = m.gather()
 	if closed := m.external.Close(); err == nil {
 		err = closed

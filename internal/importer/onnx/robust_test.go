@@ -146,7 +146,7 @@ func randomCall(r *rand.Rand, domain, operator string, since int64, op *schema.O
 	}
 	b := ir.NewBuilder(ir.NewInference(m), body)
 	b.Source = "node"
-	model := newModel(&wire.ModelProto{Graph: &wire.GraphProto{}})
+	model := newModel(noClaim(), &wire.ModelProto{Graph: &wire.GraphProto{}})
 	model.Opsets[""], model.Opsets[domain] = since, since
 	g := convert.NewScope(&model.Source, b, nil)
 	node := &wire.NodeProto{OpType: operator, Domain: domain, Name: "node"}

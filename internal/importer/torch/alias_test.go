@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/weirml/weir/internal/diag"
-	"github.com/weirml/weir/internal/importer/torch"
 )
 
 // made returns the JSON of a node of one tensor, with a name for its result.
@@ -92,7 +91,7 @@ func TestHostileInPlace(t *testing.T) {
 			positional(`{"as_bool": true}`, within(copied, made("w", "relu_.default", "c", ""), `{"as_tensor": {"name": "w"}}`),
 				within(copied, "", copied), tensorsNamed("c"))),
 	} {
-		_, err := torch.ParseGraph(program(nodes, "", ""))
+		_, err := parseGraph(program(nodes, "", ""))
 		if err == nil || errors.Is(err, diag.ErrInternal) || !errors.Is(err, diag.ErrInput) &&
 			!errors.Is(err, diag.ErrUnsupported) {
 			t.Errorf("%s: %v", name, err)

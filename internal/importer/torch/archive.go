@@ -10,20 +10,19 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"math/bits"
 	"strings"
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/tensor"
 )
 
 // Limits of a file.
 const (
-	mostRecords = 1 << 20   // in an archive
-	mostJSON    = 256 << 20 // bytes of a record of JSON
+	mostRecords = 1 << 20 // in an archive
 	mostNodes   = 1 << 20
 )
 
@@ -35,15 +34,18 @@ func IsGraph(head []byte) bool { return bytes.HasPrefix(head, []byte(`{"graph_m`
 
 // archive is a .pt2 file.
 type archive struct {
+	claim   *mem.Claim
 	data    []byte
 	root    string // the folder of all records, with a slash
 	records map[string]*zip.File
 	folders map[string]map[string]payload // the entries of the lists of weights and constants, by folder and name
+	tensors map[string]*tensor.Tensor     // the contents that were read, by name
 }
 
-// Parse builds the module of a .pt2 file in memory; data must stay unchanged as long as the module is used. initial
-// has the first values of its states, the buffers that the model updates, by their inputs' names.
-func Parse(data []byte) (m *ir.Module, initial map[string]*tensor.Tensor, err error) {
+// Parse builds the module of a .pt2 file in memory; data must stay unchanged, and the file's claim open, as long as the
+// module is used. initial has the first values of its states, the buffers that the model updates, by their inputs'
+// names. Parse ends with the error of the claim's context.
+func Parse(claim *mem.Claim, data []byte) (m *ir.Module, initial map[string]*tensor.Tensor, err error) {
 	r, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
 	if err != nil {
 		return nil, nil, diag.Inputf("no zip archive: %v", err).WithCause(err)
@@ -51,7 +53,8 @@ func Parse(data []byte) (m *ir.Module, initial map[string]*tensor.Tensor, err er
 	if len(r.File) > mostRecords {
 		return nil, nil, diag.Inputf("an archive of %d records; there may be %d", len(r.File), mostRecords)
 	}
-	a := &archive{data: data, records: map[string]*zip.File{}, folders: map[string]map[string]payload{}}
+	a := &archive{claim: claim, data: data, records: map[string]*zip.File{}, folders: map[string]map[string]payload{},
+		tensors: map[string]*tensor.Tensor{}}
 	for i, f := range r.File {
 		if root, _, ok := strings.Cut(f.Name, "/"); i == 0 && ok && root != "models" && root != "data" {
 			a.root = root + "/"
@@ -61,16 +64,17 @@ func Parse(data []byte) (m *ir.Module, initial map[string]*tensor.Tensor, err er
 		}
 		a.records[f.Name] = f
 	}
-	graph, err := a.read("models/model.json")
+	graph, done, err := a.read("models/model.json")
 	if err != nil {
 		return nil, nil, a.unsupportedKind(err)
 	}
-	program, err := parseProgram(graph)
+	program, err := parseProgram(claim, graph)
+	done()
 	if err != nil {
 		return nil, nil, err
 	}
 	program.record = a.recordOf
-	return build(program, a.constant)
+	return build(claim, program, a.constant)
 }
 
 // recordOf returns the name of the record with the contents of a parameter, buffer or constant; "" if it is not known.
@@ -83,16 +87,16 @@ func (a *archive) recordOf(name string) string {
 	return ""
 }
 
-// ParseGraph builds the module of an exported program as JSON alone, which has no weights and no constants.
-func ParseGraph(data []byte) (*ir.Module, error) {
-	program, err := parseProgram(data)
+// ParseGraph builds the module of an exported program as JSON alone, which has no weights and no constants. It ends
+// with the error of the claim's context.
+func ParseGraph(claim *mem.Claim, data []byte) (m *ir.Module, initial map[string]*tensor.Tensor, err error) {
+	program, err := parseProgram(claim, data)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	m, _, err := build(program, func(name string) (*tensor.Tensor, error) {
+	return build(claim, program, func(name string) (*tensor.Tensor, error) {
 		return nil, diag.Inputf("the graph has no contents of %s", name).AtTensor(name)
 	})
-	return m, err
 }
 
 // unsupportedKind returns the error for an archive without a supported program: err, unless its records reveal the kind
@@ -135,26 +139,23 @@ func (a *archive) record(name string) ([]byte, error) {
 	return a.data[at : uint64(at)+size : uint64(at)+size], nil
 }
 
-// read returns the bytes of a record of JSON.
-func (a *archive) read(name string) ([]byte, error) {
+// read returns the bytes of a record of JSON, which may be compressed, until done is called.
+func (a *archive) read(name string) (data []byte, done func(), err error) {
 	f := a.records[a.root+name]
-	if f != nil && f.Method != zip.Store && f.UncompressedSize64 <= mostJSON {
-		r, err := f.Open()
-		if err != nil {
-			return nil, diag.Inputf("record %q: %v", f.Name, err).WithCause(err)
-		}
-		defer r.Close()
-		data, err := io.ReadAll(io.LimitReader(r, mostJSON+1))
-		if err != nil || len(data) > mostJSON {
-			return nil, diag.Inputf("record %q cannot be read: %v", f.Name, err)
-		}
-		return data, nil
+	if f == nil || f.Method == zip.Store {
+		data, err = a.record(name)
+		return data, func() {}, err
 	}
-	data, err := a.record(name)
-	if err == nil && len(data) > mostJSON {
-		return nil, diag.Unsupportedf("record %q of %d bytes; there may be %d", name, len(data), mostJSON)
+	r, err := f.Open()
+	if err != nil {
+		return nil, nil, diag.Inputf("record %q: %v", f.Name, err).WithCause(err)
 	}
-	return data, err
+	defer r.Close()
+	block, err := a.claim.Unpack(r, f.Name, f.UncompressedSize64)
+	if err != nil {
+		return nil, nil, err
+	}
+	return block.Bytes(), func() { block.Close() }, nil
 }
 
 // payload is the location of a weight or constant.
@@ -172,7 +173,12 @@ func (a *archive) constant(name string) (*tensor.Tensor, error) {
 			return nil, err
 		}
 		if p, ok := list[name]; ok {
-			return a.tensor(name, "data/"+folder+"/", p)
+			if a.tensors[name] == nil {
+				if a.tensors[name], err = a.tensor(name, "data/"+folder+"/", p); err != nil {
+					return nil, err
+				}
+			}
+			return a.tensors[name], nil
 		}
 	}
 	if a.records[a.root+"data/weights/model.pt"] != nil {
@@ -192,8 +198,12 @@ func (a *archive) listed(folder string) (map[string]payload, error) {
 	}
 	file := "data/" + folder + "/model_" + folder + "_config.json"
 	if a.records[a.root+file] != nil {
-		text, err := a.read(file)
+		text, done, err := a.read(file)
 		if err != nil {
+			return nil, err
+		}
+		defer done()
+		if err := a.claim.JSON(text); err != nil {
 			return nil, err
 		}
 		if err := json.Unmarshal(text, &config); err != nil {
@@ -204,7 +214,9 @@ func (a *archive) listed(folder string) (map[string]payload, error) {
 	return config.Config, nil
 }
 
-// tensor returns a view of a storage. A view in row-major order is a slice of the file; any other is copied.
+// tensor returns a view of a storage. A view in row-major order is a slice of the file; any other is copied, into a
+// block of the claim. Either way its bytes are charged: strides of 0, and names that share a storage, claim more than
+// the file has.
 func (a *archive) tensor(name, folder string, p payload) (*tensor.Tensor, error) {
 	if p.Pickle {
 		return nil, diag.Unsupportedf("%s is pickled: it is no plain tensor", name).AtTensor(name).
@@ -223,7 +235,7 @@ func (a *archive) tensor(name, folder string, p payload) (*tensor.Tensor, error)
 			return nil, err
 		}
 	}
-	return t.tensor(storage)
+	return t.tensor(a.claim, storage)
 }
 
 // view is a tensor within a storage.
@@ -267,7 +279,7 @@ func (m *tensorMeta) view(name string) (*view, error) {
 }
 
 // tensor returns the tensor within a storage.
-func (v *view) tensor(storage []byte) (*tensor.Tensor, error) {
+func (v *view) tensor(claim *mem.Claim, storage []byte) (*tensor.Tensor, error) {
 	if v.count == 0 {
 		return tensor.New(v.dt, v.sizes...)
 	}
@@ -282,12 +294,20 @@ func (v *view) tensor(storage []byte) (*tensor.Tensor, error) {
 		return nil, diag.Inputf("%s%v with strides %v at %d does not lie within its storage of %d bytes", v.dt, v.sizes,
 			v.strides, v.offset, len(storage)).AtTensor(v.name)
 	}
+	bytes, err := v.dt.Bytes(v.count)
+	if err != nil {
+		return nil, err
+	}
 	if tensor.RowMajor(v.sizes, v.strides) {
+		if err := claim.TakeFor(v.name, bytes); err != nil {
+			return nil, err
+		}
 		return tensor.Over(v.dt, v.sizes, storage[v.offset*v.size:(v.offset+v.count)*v.size])
 	}
-	t, err := tensor.New(v.dt, v.sizes...)
-	if err == nil {
-		tensor.Gather(t.Bytes(), storage, v.size, v.sizes, v.strides, v.offset)
+	copied, err := claim.Map(mem.Weights, v.name, bytes)
+	if err != nil {
+		return nil, err
 	}
-	return t, err
+	tensor.Gather(copied.Bytes(), storage, v.size, v.sizes, v.strides, v.offset)
+	return tensor.Over(v.dt, v.sizes, copied.Bytes())
 }

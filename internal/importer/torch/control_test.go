@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/weirml/weir/internal/diag"
-	"github.com/weirml/weir/internal/importer/torch"
 )
 
 // positional returns the JSON of arguments without names. It and the functions below are pieces of a node with graphs:
@@ -58,7 +57,7 @@ type graphCase struct{ nodes, want string }
 func becomes(t *testing.T, cases map[string]graphCase) {
 	t.Helper()
 	for name, c := range cases {
-		m, err := torch.ParseGraph(program(c.nodes, "", ""))
+		m, err := parseGraph(program(c.nodes, "", ""))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		} else if text := m.String(); !strings.Contains(text, c.want) {
@@ -170,7 +169,7 @@ func TestHostileControl(t *testing.T) {
 		"an operator in a graph":             cond(truth, unary("nothing"), unary("relu"), x),
 		"a graph alone for what is repeated": node("higher_order.wrap_with_set_grad_enabled", positional(truth)),
 	} {
-		_, err := torch.ParseGraph(program(nodes, "", ""))
+		_, err := parseGraph(program(nodes, "", ""))
 		if err == nil || errors.Is(err, diag.ErrInternal) || !errors.Is(err, diag.ErrInput) &&
 			!errors.Is(err, diag.ErrUnsupported) {
 			t.Errorf("%s: %v", name, err)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
 )
@@ -14,6 +15,7 @@ import (
 // graph is a program under construction.
 type graph struct {
 	*ir.Builder
+	claim     *mem.Claim // of the file; its context ends the building
 	program   *exportedProgram
 	json      *graphJSON // the graph that is built: the program's, or one nested in it
 	constant  func(name string) (*tensor.Tensor, error)
@@ -36,12 +38,12 @@ type graph struct {
 }
 
 // build builds the module of a program. constant returns the contents of parameters, buffers and constants. initial
-// has the first values of the states, by their inputs' names.
-func build(p *exportedProgram, constant func(name string) (*tensor.Tensor, error)) (m *ir.Module,
+// has the first values of the states, by their inputs' names. build ends with the error of the claim's context.
+func build(claim *mem.Claim, p *exportedProgram, constant func(name string) (*tensor.Tensor, error)) (m *ir.Module,
 	initial map[string]*tensor.Tensor, err error) {
 	changed := map[string]bool{} // buffers that operators in place change
 	for {
-		g, err := buildOnce(p, constant, changed)
+		g, err := buildOnce(claim, p, constant, changed)
 		switch {
 		case err != nil:
 			return nil, nil, err
@@ -53,14 +55,15 @@ func build(p *exportedProgram, constant func(name string) (*tensor.Tensor, error
 
 // buildOnce is build for a program that changes the given buffers, besides those in its signature. The module has no
 // results if the program turns out to change others.
-func buildOnce(p *exportedProgram, constant func(name string) (*tensor.Tensor, error),
+func buildOnce(claim *mem.Claim, p *exportedProgram, constant func(name string) (*tensor.Tensor, error),
 	changed map[string]bool) (g *graph, err error) {
 	defer ir.Catch(&err)
 	body := &ir.Block{}
 	main := &ir.Func{Name: "main", Body: body}
 	m := &ir.Module{Name: "exported", Dims: sym.NewDims(), Funcs: []*ir.Func{main}, Main: main,
 		Meta: map[string]string{"producer": "torch " + p.TorchVersion}}
-	g = &graph{Builder: ir.NewBuilder(ir.NewInference(m), body), program: p, json: &p.GraphModule.Graph, budget: &budget{},
+	g = &graph{Builder: ir.NewBuilder(ir.NewInference(m), body), claim: claim, program: p,
+		json: &p.GraphModule.Graph.graphJSON, budget: &budget{},
 		compared: map[string]*comparison{}, constant: constant, values: map[string]*ir.Value{},
 		ints: map[string]sym.Expr{}, symbols: map[string]bool{}, decided: map[string]sym.Expr{},
 		numbers: map[string]*ir.Value{}, items: map[string]*ir.Value{}, imaginary: map[string]*ir.Value{}, module: m,
@@ -83,6 +86,9 @@ func buildOnce(p *exportedProgram, constant func(name string) (*tensor.Tensor, e
 // nodes builds the nodes of a graph.
 func (g *graph) nodes() error {
 	for i := range g.json.Nodes {
+		if err := g.claim.Err(); err != nil {
+			return err
+		}
 		if err := g.node(&g.json.Nodes[i]); err != nil {
 			return err
 		}

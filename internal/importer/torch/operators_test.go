@@ -2,6 +2,7 @@ package torch_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -11,7 +12,18 @@ import (
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/importer/torch"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/mem"
 )
+
+// claimOf returns the claim of a file.
+func claimOf(data []byte) *mem.Claim { return mem.NewClaim(context.Background(), int64(len(data))) }
+
+// parseGraph builds the module of a graph as JSON alone.
+func parseGraph(data []byte) (*ir.Module, error) {
+	m, _, err := torch.ParseGraph(claimOf(data), data)
+	return m, err
+}
 
 var rewrite = flag.Bool("rewrite", false, "write the list of operators into docs/torch.md")
 
@@ -116,7 +128,7 @@ func TestGraph(t *testing.T) {
 			self+`, {"name": "size", "arg": {"as_ints": [2, 2]}}, {"name": "stride", "arg": {"as_ints": [2, 1]}}`), "f32[2, 2]"},
 		{node("aten.gt.Scalar", self+`, {"name": "other", "arg": {"as_int": 0}}`), "bool[s0, 4]"},
 	} {
-		m, err := torch.ParseGraph(program(c.nodes, "", ""))
+		m, err := parseGraph(program(c.nodes, "", ""))
 		if err != nil {
 			t.Error(c.nodes, err)
 		} else if text := m.String(); !strings.Contains(text, c.want) || !strings.Contains(text, "dim s0 in [1, 9]") {
@@ -129,7 +141,7 @@ func TestGraph(t *testing.T) {
 // file.
 func TestGuards(t *testing.T) {
 	with := func(guard string) (string, error) {
-		m, err := torch.ParseGraph(program(node("aten.relu.default", self), "", fmt.Sprintf(`, "guards_code": [%q]`, guard)))
+		m, err := parseGraph(program(node("aten.relu.default", self), "", fmt.Sprintf(`, "guards_code": [%q]`, guard)))
 		if err != nil {
 			return "", err
 		}
@@ -233,14 +245,14 @@ func TestHostile(t *testing.T) {
 		"no JSON": []byte(`{"graph_m`),
 		"nothing": nil,
 	} {
-		_, err := torch.ParseGraph(data)
+		_, err := parseGraph(data)
 		if err == nil || errors.Is(err, diag.ErrInternal) || !errors.Is(err, diag.ErrInput) &&
 			!errors.Is(err, diag.ErrUnsupported) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	for name, data := range map[string][]byte{"nothing": nil, "no archive": []byte("PK\x03\x04 and no more")} {
-		if _, _, err := torch.Parse(data); !errors.Is(err, diag.ErrInput) {
+		if _, _, err := torch.Parse(claimOf(data), data); !errors.Is(err, diag.ErrInput) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

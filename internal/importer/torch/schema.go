@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/mem"
 )
 
 // The fields of the schema, torch/_export/serde/schema.py, that are read.
@@ -18,7 +19,7 @@ const schemaMajor = 8
 // exportedProgram is a model as torch.export writes it.
 type exportedProgram struct {
 	GraphModule struct {
-		Graph     graphJSON `json:"graph"`
+		Graph     splitGraph `json:"graph"`
 		Signature struct {
 			Inputs  []inputSpec  `json:"input_specs"`
 			Outputs []outputSpec `json:"output_specs"`
@@ -37,6 +38,13 @@ type exportedProgram struct {
 
 	record func(name string) string // the record that contents are in, by their name in the model; nil if there is none
 	inner  map[*argument]*graphJSON // graphs that are arguments, once they are read
+}
+
+// splitGraph is a graph whose longest parts are decoded one by one, so that decoding can end between them.
+type splitGraph struct {
+	graphJSON
+	Nodes   json.RawMessage `json:"nodes"`
+	Tensors json.RawMessage `json:"tensor_values"`
 }
 
 // graphJSON is a graph of nodes with its values' types.
@@ -149,19 +157,78 @@ var scalarTypes = map[int]dtype.DType{
 	31: dtype.F8E4M3FNUZ, 32: dtype.F8E5M2FNUZ, 33: dtype.F8E8M0, 34: dtype.U32, 35: dtype.U64,
 }
 
-// parseProgram decodes and checks the JSON of a program.
-func parseProgram(data []byte) (*exportedProgram, error) {
+// decode decodes the nodes and the types of tensors.
+func (g *splitGraph) decode(claim *mem.Claim) error {
+	g.graphJSON.Tensors = map[string]tensorMeta{}
+	err := eachPart(claim, '[', g.Nodes, func(d *json.Decoder, _ string) error {
+		var n nodeJSON
+		if len(g.graphJSON.Nodes) == mostNodes {
+			return fmt.Errorf("a graph of more than %d nodes", mostNodes)
+		}
+		err := d.Decode(&n)
+		g.graphJSON.Nodes = append(g.graphJSON.Nodes, n)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return eachPart(claim, '{', g.Tensors, func(d *json.Decoder, name string) error {
+		var m tensorMeta
+		err := d.Decode(&m)
+		g.graphJSON.Tensors[name] = m
+		return err
+	})
+}
+
+// eachPart calls decode for each element of a JSON array or object, which begins with begin, with its key, until the
+// claim's context ends.
+func eachPart(claim *mem.Claim, begin json.Delim, text []byte, decode func(d *json.Decoder, key string) error) error {
+	if len(text) == 0 || bytes.Equal(text, []byte("null")) {
+		return nil
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	if first, err := d.Token(); first != begin {
+		return fmt.Errorf("%v where %v begins a list or an object (%v)", first, begin, err)
+	}
+	for d.More() {
+		if err := claim.Err(); err != nil {
+			return err
+		}
+		key := ""
+		if begin == '{' {
+			name, err := d.Token()
+			if err != nil {
+				return err
+			}
+			key = name.(string)
+		}
+		if err := decode(d, key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// parseProgram decodes and checks the JSON of a program, which is charged to the claim of its file.
+func parseProgram(claim *mem.Claim, data []byte) (*exportedProgram, error) {
+	if err := claim.JSON(data); err != nil {
+		return nil, err
+	}
 	p := &exportedProgram{}
-	if err := json.Unmarshal(finite(data), p); err != nil {
+	err := json.Unmarshal(finite(data), p)
+	if err == nil {
+		err = p.GraphModule.Graph.decode(claim)
+	}
+	if ended := claim.Err(); ended != nil {
+		return nil, ended
+	}
+	if err != nil {
 		return nil, diag.Inputf("the exported program: %v", err).WithCause(err)
 	}
 	if p.Version.Major != schemaMajor {
 		return nil, diag.Unsupportedf("version %d.%d of torch.export's schema; %d is read", p.Version.Major, p.Version.Minor,
 			schemaMajor).
 			WithFix("save the model with a torch between 2.9 and 2.15")
-	}
-	if n := len(p.GraphModule.Graph.Nodes); n > mostNodes {
-		return nil, diag.Inputf("a graph of %d nodes; there may be %d", n, mostNodes)
 	}
 	return p, nil
 }

@@ -2,20 +2,25 @@ package npy
 
 import (
 	"archive/zip"
+	"context"
 	"errors"
 	"io"
+	"math"
 	"slices"
 	"strings"
 
 	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/tensor"
 )
 
 // Archive is an open .npz file: a zip file of .npy files, stored or deflated.
 type Archive struct {
-	size  int64
-	names []string
-	files map[string]*zip.File
+	size    int64
+	claim   *mem.Claim // of all arrays, each once
+	names   []string
+	files   map[string]*zip.File
+	charged map[string]bool
 }
 
 // Open reads the directory of a .npz file of size bytes. r must stay readable as long as the archive is used.
@@ -24,7 +29,8 @@ func Open(r io.ReaderAt, size int64) (*Archive, error) {
 	if err != nil && !errors.Is(err, zip.ErrInsecurePath) { // nothing is written to a path
 		return nil, diag.Inputf("not a .npz file: %w", err)
 	}
-	a := &Archive{size: size, files: map[string]*zip.File{}}
+	a := &Archive{size: size, claim: mem.NewClaim(context.Background(), size), files: map[string]*zip.File{},
+		charged: map[string]bool{}}
 	for _, file := range directory.File {
 		name, ok := strings.CutSuffix(file.Name, ".npy")
 		if !ok {
@@ -42,8 +48,8 @@ func Open(r io.ReaderAt, size int64) (*Archive, error) {
 // Names returns the arrays' names, in the order of the file. The caller must not change them.
 func (a *Archive) Names() []string { return a.names }
 
-// Read reads the array of the given name. It takes memory for bytes that exist, whatever the directory says. A wrong
-// checksum is ErrInput, a compression other than deflate ErrUnsupported.
+// Read reads the array of the given name. A wrong checksum, and arrays that claim more than the
+// file's bytes may (see mem.Claim), are ErrInput, a compression other than deflate ErrUnsupported.
 func (a *Archive) Read(name string) (*tensor.Tensor, error) {
 	file := a.files[name]
 	if file == nil {
@@ -59,12 +65,19 @@ func (a *Archive) Read(name string) (*tensor.Tensor, error) {
 // readMember reads the array in a member of the archive, which must end with the array.
 func (a *Archive) readMember(file *zip.File) (*tensor.Tensor, error) {
 	packed, size := file.CompressedSize64, file.UncompressedSize64
-	known := int64(-1) // deflated bytes exist only after they are unpacked, and read takes memory for them as they come
-	if file.Method == zip.Store {
-		if packed != size || size > uint64(a.size) {
-			return nil, diag.Inputf("the archive has not the %d bytes of this array", size)
+	if file.Method == zip.Store && packed != size || packed > uint64(a.size) {
+		return nil, diag.Inputf("the archive has not the %d bytes of this array", packed)
+	}
+	if size > math.MaxInt64 {
+		return nil, diag.Inputf("an array of %d bytes", size)
+	}
+	take := func(bytes int64) error {
+		if a.charged[file.Name] {
+			return nil
 		}
-		known = int64(size)
+		err := a.claim.Take(bytes)
+		a.charged[file.Name] = err == nil
+		return err
 	}
 	member, err := file.Open()
 	switch {
@@ -75,7 +88,7 @@ func (a *Archive) readMember(file *zip.File) (*tensor.Tensor, error) {
 		return nil, diag.Inputf("reading the archive: %w", err)
 	}
 	defer member.Close()
-	t, err := read(member, known)
+	t, err := read(member, int64(size), take)
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,7 @@
 // row-major and in the machine's byte order, byte for byte as NumPy writes them. NumPy's fixed-width strings are String
 // tensors.
 //
-// Files are not trusted: at most a small multiple of a file's actual bytes is taken as memory.
+// Files are not trusted: at most a small multiple of a file's actual bytes is taken as memory (see mem.Claim).
 package npy
 
 import (
@@ -22,6 +22,7 @@ import (
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/tensor"
 )
 
@@ -75,16 +76,17 @@ type header struct {
 
 // Read reads an array and no byte after it. It takes memory as the data comes, so that a header that promises too much
 // costs nothing. A faulty file is ErrInput; an element type that Weir lacks is ErrUnsupported.
-func Read(r io.Reader) (*tensor.Tensor, error) { return read(r, -1) }
+func Read(r io.Reader) (*tensor.Tensor, error) { return read(r, -1, nil) }
 
 // ReadAt reads the array at the beginning of r, which has size bytes. It checks that the data is there before it takes
 // memory.
 func ReadAt(r io.ReaderAt, size int64) (*tensor.Tensor, error) {
-	return read(io.NewSectionReader(r, 0, size), size)
+	return read(io.NewSectionReader(r, 0, size), size, func(int64) error { return nil })
 }
 
-// read reads an array from r, which has size bytes; −1 if that is unknown.
-func read(r io.Reader, size int64) (*tensor.Tensor, error) {
+// read reads an array from r, which has size bytes; −1 if that is unknown. If it is known, take is asked for the
+// array's memory and its caller's copy, and the ledger counts it, before it is taken.
+func read(r io.Reader, size int64, take func(bytes int64) error) (*tensor.Tensor, error) {
 	h, length, err := readHeader(r)
 	if err != nil {
 		return nil, err
@@ -95,6 +97,16 @@ func read(r io.Reader, size int64) (*tensor.Tensor, error) {
 	if h.bytes > tensor.MaxBytes() {
 		return nil, &diag.Error{Kind: diag.ErrMemory,
 			Detail: fmt.Sprintf("an array of %d bytes is more than the %d that are read at once", h.bytes, tensor.MaxBytes())}
+	}
+	if size >= 0 {
+		if err := take(2 * h.memory()); err != nil {
+			return nil, err
+		}
+		held, err := mem.Reserve(mem.Tensors, "array", h.memory())
+		if err != nil {
+			return nil, err
+		}
+		defer held.Close()
 	}
 	data, err := readData(r, h, size >= 0)
 	if err != nil {
@@ -115,6 +127,14 @@ func read(r io.Reader, size int64) (*tensor.Tensor, error) {
 		data = transposeBytes(data, h)
 	}
 	return tensor.Over(h.dt, h.shape, data)
+}
+
+// memory returns the bytes that the array takes: strings have headers.
+func (h *header) memory() int64 {
+	if h.dt == dtype.String {
+		return h.bytes + h.count*int64(unsafe.Sizeof(""))
+	}
+	return h.bytes
 }
 
 func short(got int64, h *header) error {

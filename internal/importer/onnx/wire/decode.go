@@ -1,24 +1,19 @@
 package wire
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/mem"
 )
 
-const (
-	// MaxDepth is the greatest depth to which messages may nest. A model's graph is at depth 1, and a subgraph adds 3
-	// (node, attribute, graph).
-	MaxDepth = 64
-	// MaxExpansion is the most bytes of records that a byte of input may become. The smallest meaningful node takes 26
-	// times its size.
-	MaxExpansion = 32
-	// MinRecords is the bytes of records that every input may become, however short it is.
-	MinRecords = 16 << 20
-)
+// MaxDepth is the greatest depth to which messages may nest. A model's graph is at depth 1, and a subgraph adds 3
+// (node, attribute, graph).
+const MaxDepth = 64
 
 // wireType says how a field's payload is delimited.
 type wireType uint8
@@ -51,11 +46,11 @@ type decoder struct {
 	root  string // the name of the outermost message
 	path  []step
 	depth int
-	left  int64 // bytes of records that may still be allocated
+	claim *mem.Claim // of the records, of which the smallest meaningful node takes 26 times its bytes
 }
 
-func newDecoder(data []byte, root string) *decoder {
-	return &decoder{data: data, end: len(data), root: root, left: max(MinRecords, MaxExpansion*int64(len(data)))}
+func newDecoder(data []byte, root string, claim *mem.Claim) *decoder {
+	return &decoder{data: data, end: len(data), root: root, claim: claim}
 }
 
 // fail returns an error that names the current field and offset.
@@ -76,14 +71,13 @@ func (d *decoder) fail(format string, args ...any) error {
 	return diag.Inputf("%s: %s (byte %d)", b.String(), fmt.Sprintf(format, args...), d.pos)
 }
 
-// charge deducts the bytes of a record from the bytes that may still be allocated.
+// charge charges the bytes of a record to the file's claim.
 func (d *decoder) charge(bytes int64) error {
-	if bytes > d.left {
-		return d.fail("the file's %d bytes hold more records than %d bytes of memory", len(d.data),
-			max(MinRecords, MaxExpansion*int64(len(d.data))))
+	err := d.claim.Take(bytes)
+	if e := (*diag.Error)(nil); errors.As(err, &e) {
+		return d.fail("its records are too large: %s", e.Detail)
 	}
-	d.left -= bytes
-	return nil
+	return err
 }
 
 // readVarint decodes the varint at the start of data. n is its length, 0 if data ends before the varint does, and −1 if

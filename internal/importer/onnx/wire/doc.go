@@ -20,7 +20,7 @@
 //     Repeated numbers may be packed or not, in any mixture.
 //   - Invalid UTF-8 in a field of type string. A field of type bytes may hold anything.
 //   - Messages nested deeper than MaxDepth.
-//   - Input that expands to more than MaxExpansion times its size of records, beyond a floor of MinRecords bytes: a
+//   - Input that expands to more than mem.ClaimFactor times its size of records, beyond mem.ClaimFloor bytes: a
 //     megabyte of empty nodes would otherwise take a hundred.
 //
 // Unknown fields are skipped, as are the multi-device annotations (device_configurations, configuration) and

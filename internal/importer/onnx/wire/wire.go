@@ -1,10 +1,20 @@
 package wire
 
-import "io"
+import (
+	"context"
+	"io"
 
-// parse reads a message of the table's type; it borrows data.
+	"github.com/weirml/weir/internal/mem"
+)
+
+// parse reads a message of the table's type, with a claim of its own; it borrows data.
 func parse[T any](s *message[T], data []byte) (*T, error) {
-	d := newDecoder(data, s.info.Name)
+	return parseOn(mem.NewClaim(context.Background(), int64(len(data))), s, data)
+}
+
+// parseOn is parse with the claim of the file that has the message.
+func parseOn[T any](c *mem.Claim, s *message[T], data []byte) (*T, error) {
+	d := newDecoder(data, s.info.Name, c)
 	m := new(T)
 	if err := s.decode(d, m); err != nil {
 		return nil, err
@@ -16,6 +26,12 @@ func parse[T any](s *message[T], data []byte) (*T, error) {
 // Bytes that are not a message, or exceed a limit, are an ErrInput that names the field. An empty input is a model of
 // zero values: the importer decides whether a model makes sense.
 func ParseModel(data []byte) (*ModelProto, error) { return parse(&modelTable, data) }
+
+// ParseModelOn is ParseModel with the file's claim, to which it charges the model's records. It ends with the error of
+// the claim's context.
+func ParseModelOn(c *mem.Claim, data []byte) (*ModelProto, error) {
+	return parseOn(c, &modelTable, data)
+}
 
 // ParseTensor reads a tensor, such as input_0.pb of ONNX's test data. It borrows data.
 func ParseTensor(data []byte) (*TensorProto, error) { return parse(&tensorTable, data) }

@@ -13,6 +13,7 @@ import (
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 	"github.com/weirml/weir/internal/importer/onnx/wire/malformedtest"
+	"github.com/weirml/weir/internal/mem"
 )
 
 // The helpers below write wire format by hand, so that the tests do not trust the package's own writer.
@@ -208,11 +209,11 @@ func reparse(t *testing.T, p *wire.TensorProto) *wire.TensorProto {
 	return again
 }
 
-// TestMemory parses the files that expand most, and compares the memory with the bound: MaxExpansion times the input,
-// and a quarter more because Go's allocator rounds sizes up.
+// TestMemory parses the files that expand most, and compares the memory with the bound: what the input may claim,
+// and a third more because Go's allocator rounds sizes up.
 func TestMemory(t *testing.T) {
-	const size = 1 << 20
-	const bound = max(wire.MinRecords, wire.MaxExpansion*size) * 5 / 4
+	const size = 2 << 20
+	const bound = (mem.ClaimFloor + mem.ClaimFactor*size) * 4 / 3
 	node := delimited(1, text(2, "y"), text(4, "N"))
 	for _, c := range []struct {
 		name   string
@@ -243,7 +244,7 @@ func TestMemory(t *testing.T) {
 			if refused := err != nil; refused != c.refuse && math.MaxInt > math.MaxInt32 {
 				t.Errorf("error %v", err)
 			}
-			if err != nil && !strings.Contains(err.Error(), "hold more records than") {
+			if err != nil && !strings.Contains(err.Error(), "its records are too large") {
 				t.Error(err)
 			}
 		})

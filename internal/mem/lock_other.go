@@ -1,0 +1,12 @@
+//go:build !unix || solaris || illumos || aix
+
+package mem
+
+import "os"
+
+// locks is false: files are not locked on this system. One that keeps open files from being removed, as Windows does,
+// needs no locks.
+const locks = false
+
+// lock reports false.
+func lock(f *os.File) bool { return false }
