@@ -207,5 +207,13 @@ func sizesOf(shape *C.int64_t, rank C.int32_t) ([]int, error) {
 	return sizes, nil
 }
 
+// listOf returns an array passed from C; a negative count, and a count without an array, are an ErrInput.
+func listOf[T any](first *T, count C.int32_t) ([]T, error) {
+	if count < 0 || count > 0 && first == nil {
+		return nil, fault(weir.ErrInput, "", "a list of %d; it has 0 or more, at an address that is not null", count)
+	}
+	return unsafe.Slice(first, count), nil
+}
+
 // mostRank is the maximum rank of a tensor.
 const mostRank = 64

@@ -87,7 +87,11 @@ func goOperate(name, attributes *C.char, handles *C.uint64_t, count C.int32_t, r
 			}
 		}
 		defer c.end()
-		if err := c.hold(unsafe.Slice(handles, count)); err != nil {
+		list, err := listOf(handles, count)
+		if err != nil {
+			return err
+		}
+		if err := c.hold(list); err != nil {
 			return err
 		}
 		return c.run(result)

@@ -173,6 +173,8 @@ func (s *supplied) add(i int, info *weir.Info, a *C.weir_argument) error {
 // argument converts an argument for weir.Program.Run.
 func (s *supplied) argument(a *C.weir_argument) (weir.Arg, error) {
 	switch {
+	case a.how < C.WEIR_LEND || a.how > C.WEIR_TAKE:
+		return nil, fault(weir.ErrInput, "", "it is given in way %d; weir.h lists %d to %d", a.how, C.WEIR_LEND, C.WEIR_TAKE)
 	case a.how == C.WEIR_ABSENT:
 		return weir.Absent, nil
 	case a.tensor != 0:
@@ -229,8 +231,16 @@ func (s *supplied) owned(a *C.weir_argument) (weir.Arg, error) {
 func goRun(handle C.uint64_t, arguments *C.weir_argument, count C.int32_t, poll C.weir_poll, outputs *C.uint64_t,
 	room C.int32_t) *C.char {
 	return edge(func() error {
-		return run(handle, unsafe.Slice(arguments, count), poll, int(room), func(p *program, r *weir.Results) error {
-			p.give(r, unsafe.Slice(outputs, room))
+		args, err := listOf(arguments, count)
+		if err != nil {
+			return err
+		}
+		to, err := listOf(outputs, room)
+		if err != nil {
+			return err
+		}
+		return run(handle, args, poll, len(to), func(p *program, r *weir.Results) error {
+			p.give(r, to)
 			return nil
 		})
 	})
@@ -242,9 +252,15 @@ func goRun(handle C.uint64_t, arguments *C.weir_argument, count C.int32_t, poll 
 func goRunGiving(handle C.uint64_t, arguments *C.weir_argument, count C.int32_t, poll C.weir_poll,
 	managed *unsafe.Pointer, room C.int32_t) *C.char {
 	return edge(func() error {
-		return run(handle, unsafe.Slice(arguments, count), poll, int(room), func(p *program, r *weir.Results) error {
-			return p.export(r, unsafe.Slice(managed, room))
-		})
+		args, err := listOf(arguments, count)
+		if err != nil {
+			return err
+		}
+		to, err := listOf(managed, room)
+		if err != nil {
+			return err
+		}
+		return run(handle, args, poll, len(to), func(p *program, r *weir.Results) error { return p.export(r, to) })
 	})
 }
 

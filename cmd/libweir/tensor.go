@@ -345,8 +345,12 @@ func goText(handle C.uint64_t, text **C.char, shape *C.int64_t, rank *C.int32_t)
 //export goList
 func goList(handles *C.uint64_t, count C.int32_t, handle *C.uint64_t) *C.char {
 	return edge(func() error {
+		given, err := listOf(handles, count)
+		if err != nil {
+			return err
+		}
 		l := &list{}
-		for _, h := range unsafe.Slice(handles, count) {
+		for _, h := range given {
 			t, err := holding(h)
 			if err != nil {
 				return errors.Join(err, l.close())

@@ -99,7 +99,7 @@ func (f *benchFlags) bench(ctx context.Context, path string) error {
 	}
 	defer l.Close()
 	p := l.program
-	in, err := f.inputFlags.read(p, dims, true)
+	in, err := f.inputFlags.read(p, dims, true, takeFree)
 	if err != nil {
 		return err
 	}
@@ -193,7 +193,7 @@ func (f *benchFlags) time(ctx context.Context, p *weir.Program, in weir.Inputs, 
 	own := slices.Repeat([]weir.Inputs{in}, f.calls)
 	if len(p.States()) > 0 { // one run at a time updates a state
 		for i := range own {
-			if own[i], err = f.inputFlags.read(p, dims, true); err != nil {
+			if own[i], err = f.inputFlags.read(p, dims, true, takeFree); err != nil {
 				return err
 			}
 		}

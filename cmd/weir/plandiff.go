@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -274,10 +275,15 @@ func actualText(a *weir.PlanActual) string {
 
 // draw returns a program's plan for the page; with --actual, with the offsets that a run observed.
 func (f *planFlags) draw(ctx context.Context, path string, l *loaded, bound weir.Dims) (page planpage.Plan, err error) {
-	d, notes := planpage.FreeDims(l.program, bound, "--dim ")
 	var plan *weir.Plan
+	d, notes := planpage.FreeDims(l.program, bound, "--dim ")
 	if f.actual {
-		in, err := f.inputFlags.read(l.program, d, true)
+		notes = nil
+		in, err := f.inputFlags.read(l.program, maps.Clone(bound), true, func(p *weir.Program, learned weir.Dims) {
+			chosen, said := planpage.FreeDims(p, learned, "--dim ")
+			maps.Copy(learned, chosen)
+			notes = said
+		})
 		if err != nil {
 			return page, err
 		}

@@ -31,8 +31,10 @@ func (f *inputFlags) register(cmd *cobra.Command) {
 	cmd.Flags().Var(from(&f.seed, 0, 0), "seed", "the seed of random values")
 }
 
-// read makes the inputs. Missing inputs are random if fill is set, and an error otherwise.
-func (f *inputFlags) read(p *weir.Program, dims weir.Dims, fill bool) (weir.Inputs, error) {
+// read makes the inputs. Missing inputs are random if fill is set, and an error otherwise. free binds the dimensions
+// that neither dims nor the shapes of the given values bind.
+func (f *inputFlags) read(p *weir.Program, dims weir.Dims, fill bool,
+	free func(*weir.Program, weir.Dims)) (weir.Inputs, error) {
 	infos := p.Inputs()
 	texts := make([]string, len(infos))
 	given := make([]bool, len(infos))
@@ -57,7 +59,7 @@ func (f *inputFlags) read(p *weir.Program, dims weir.Dims, fill bool) (weir.Inpu
 	// Values with shapes come first: they bind dimensions for those without.
 	for pass := 0; pass < 2; pass++ {
 		if pass == 1 && len(in) < len(infos) {
-			takeFree(p, dims)
+			free(p, dims)
 		}
 		for i, info := range infos {
 			if !given[i] && info.Initial {
@@ -158,7 +160,7 @@ func (f *runFlags) run(ctx context.Context, path string) error {
 				strings.Join(names, ", "))
 		}
 	}
-	in, err := f.inputFlags.read(l.program, dims, false)
+	in, err := f.inputFlags.read(l.program, dims, false, takeFree)
 	if err != nil {
 		return err
 	}

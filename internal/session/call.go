@@ -90,9 +90,7 @@ func (s *Session) NewCall(d map[string]int64) (c *Call, err error) {
 		}
 		dims[i] = v
 	}
-	gone, cancel := context.WithCancel(context.Background())
-	cancel()
-	b, err := s.acquire(gone, dims)
+	b, err := s.acquire(nil, dims)
 	if err != nil {
 		return nil, err
 	}

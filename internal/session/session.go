@@ -262,6 +262,11 @@ func (s *Session) acquire(ctx context.Context, dims []int64) (b *bound, err erro
 	select {
 	case s.slots <- struct{}{}:
 	default:
+		if ctx == nil {
+			s.Leave()
+			return nil, diag.Inputf("all %d calls are taken; %s", cap(s.slots), s.busy()).
+				WithFix("close it, or set Options.Calls to more")
+		}
 		begin := time.Now()
 		select {
 		case s.slots <- struct{}{}:

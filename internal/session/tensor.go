@@ -166,7 +166,8 @@ func (t *Tensor) enter() (inner *tensor.Tensor, ok bool) {
 // Enter returns the tensor's elements, which stay valid until Leave. After an error Leave must not be called.
 func (t *Tensor) Enter() (*tensor.Tensor, error) {
 	if t == nil {
-		return nil, diag.Inputf("there is no such tensor")
+		return nil, diag.Inputf("the tensor is nil").
+			WithFix("Get, Input and Output return nil for a name that they do not have")
 	}
 	inner, ok := t.enter()
 	if !ok {
@@ -218,7 +219,7 @@ func (t *Tensor) MayWrite(name string) error {
 
 // Close is weir.Tensor.Close.
 func (t *Tensor) Close() error {
-	if t.of == nil && t.block == nil {
+	if t == nil || t.of == nil && t.block == nil {
 		return nil
 	}
 	if _, ok := t.enter(); !ok {

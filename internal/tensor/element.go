@@ -2,6 +2,7 @@ package tensor
 
 import (
 	"reflect"
+	"strconv"
 	"unsafe"
 
 	"github.com/weirml/weir/internal/diag"
@@ -11,9 +12,17 @@ import (
 // Element is a Go type whose values are elements. Go has no type for F16, BF16, the float8 types and the packed types:
 // uint16 or uint8 stands for their codes, see Data.
 type Element interface {
-	~bool | ~uint8 | ~int8 | ~uint16 | ~int16 | ~uint32 | ~int32 | ~uint64 | ~int64 |
+	~bool | ~uint8 | ~int8 | ~uint16 | ~int16 | ~uint32 | ~int32 | ~uint64 | ~int64 | ~uint | ~int |
 		~float32 | ~float64 | ~complex64 | ~complex128 | ~string
 }
+
+// wordTypes are the types of uint and int on this machine.
+var wordTypes = func() [2]dtype.DType {
+	if strconv.IntSize == 32 {
+		return [2]dtype.DType{dtype.U32, dtype.I32}
+	}
+	return [2]dtype.DType{dtype.U64, dtype.I64}
+}()
 
 var byKind = map[reflect.Kind]dtype.DType{
 	reflect.Bool:  dtype.Bool,
@@ -21,6 +30,7 @@ var byKind = map[reflect.Kind]dtype.DType{
 	reflect.Uint16: dtype.U16, reflect.Int16: dtype.I16,
 	reflect.Uint32: dtype.U32, reflect.Int32: dtype.I32,
 	reflect.Uint64: dtype.U64, reflect.Int64: dtype.I64,
+	reflect.Uint: wordTypes[0], reflect.Int: wordTypes[1],
 	reflect.Float32: dtype.F32, reflect.Float64: dtype.F64,
 	reflect.Complex64: dtype.C64, reflect.Complex128: dtype.C128,
 	reflect.String: dtype.String,
