@@ -14,7 +14,8 @@ type Call session.Call
 func (c *Call) inner() *session.Call { return (*session.Call)(c) }
 
 // NewCall makes a call with these dimensions; d needs a value for each dimension of Program.Dims. If Options.Calls
-// calls are in use, it does not wait: the error is ErrInput, and names the line that holds the oldest. All inputs and outputs must be tensors of numbers.
+// calls are in use, it does not wait: the error is ErrInput, and names the line that holds the oldest. All inputs and
+// outputs must be tensors of numbers.
 func (p *Program) NewCall(d Dims) (*Call, error) {
 	c, err := p.session.NewCall(d)
 	return (*Call)(c), err

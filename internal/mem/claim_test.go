@@ -41,7 +41,8 @@ func TestClaim(t *testing.T) {
 	if _, err := c.Map(Weights, "w", 1<<40); !errors.Is(err, diag.ErrInput) || !strings.Contains(err.Error(), "w") {
 		t.Error(err)
 	}
-	if err := errors.Join(b.Close(), c.Close(), c.Close()); err != nil || len(c.Blocks()) > 0 || Usage().All != before.All {
+	err = errors.Join(b.Close(), c.Close(), c.Close())
+	if err != nil || len(c.Blocks()) > 0 || Usage().All != before.All {
 		t.Errorf("%v, %v", err, Live())
 	}
 	if Claimable(math.MaxInt64) != math.MaxInt64 || Claimable(0) != ClaimFloor {

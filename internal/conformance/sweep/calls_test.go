@@ -35,6 +35,10 @@ var apiCalls = []apiCall{
 		s.model, err = weir.Load(s.path)
 		return err
 	}},
+	{name: "LoadContext", ends: true, do: func(s *stand, ctx context.Context) (err error) {
+		s.model, err = weir.LoadContext(ctx, s.path)
+		return err
+	}},
 	{name: "LoadFS", do: func(s *stand, _ context.Context) (err error) {
 		s.model, err = weir.LoadFS(os.DirFS(filepath.Dir(s.path)), filepath.Base(s.path))
 		return err

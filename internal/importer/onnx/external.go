@@ -115,11 +115,11 @@ func (x *external) file(location string) (*mem.Block, error) {
 	}
 	block, err := x.open(location)
 	if err != nil {
-		var known *diag.Error
-		if errors.As(err, &known) { // memory that ran out, or a device that only the open file showed to be one
+		known := diag.As(err, diag.ErrInput)
+		if known.Kind != diag.ErrInput { // memory that ran out
 			return nil, known.AtFile(location)
 		}
-		return nil, diag.Inputf("external data: %w", err).AtFile(location).
+		return nil, diag.Inputf("external data: %s", known.Detail).AtFile(location).WithCause(err).
 			WithFix("keep the file beside the model, or below, where no link leads out")
 	}
 	if x.files == nil {
