@@ -11,7 +11,6 @@ import (
 	"math"
 	"reflect"
 	"strconv"
-	"unsafe"
 
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/array"

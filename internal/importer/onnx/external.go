@@ -119,7 +119,11 @@ func (x *external) file(location string) (*mem.Block, error) {
 		if known.Kind != diag.ErrInput { // memory that ran out
 			return nil, known.AtFile(location)
 		}
-		return nil, diag.Inputf("external data: %s", known.Detail).AtFile(location).WithCause(err).
+		reason := known.Err
+		if reason == nil {
+			reason = errors.New(known.Detail)
+		}
+		return nil, diag.Inputf("external data: %w", reason).AtFile(location).
 			WithFix("keep the file beside the model, or below, where no link leads out")
 	}
 	if x.files == nil {
