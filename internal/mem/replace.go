@@ -58,9 +58,9 @@ func createBeside(path string) (*os.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		lock(f)
-		// Another process may have removed the file before it was locked.
-		if at, err := os.Stat(f.Name()); err == nil {
+		// A sweep may have locked the file before, and removes it then, or have removed it already.
+		_, busy := lock(f)
+		if at, err := os.Stat(f.Name()); err == nil && !busy {
 			if here, err := f.Stat(); err == nil && os.SameFile(at, here) {
 				return f, nil
 			}
@@ -78,7 +78,7 @@ func sweep(path string) {
 		}
 		name := filepath.Join(filepath.Dir(path), entry.Name())
 		if f, err := Open(name); err == nil {
-			if lock(f) || !locks {
+			if locked, _ := lock(f); locked || !locks {
 				os.Remove(name)
 			}
 			f.Close()
