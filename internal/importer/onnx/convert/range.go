@@ -8,8 +8,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// A dimension that is 1 because the caller says so, or has the one value that the model needs, is a number in the shapes
-// of the inputs, as if the file had declared it.
+// A dimension that is 1 because the caller says so, or has the one value that the model needs, is a number in the
+// shapes of the inputs, as if the file had declared it.
 
 // rangeOf returns the initial range of an input's dimension. A range that the caller gives matters to a conversion only
 // if it is 1 alone or decides a rank: conditions are proved after the conversion.
