@@ -101,7 +101,7 @@ func TestGrowthTold(t *testing.T) {
 	}{
 		"grows": {func(s *array.Scope) { grow(s, 200) },
 			"200 × f32[2]: 1600 bytes|199 of them not read any more|hostile_test.go"},
-		"few":   {func(s *array.Scope) { grow(s, 100) }, ""},
+		"few": {func(s *array.Scope) { grow(s, 100) }, ""},
 		"copied": {func(s *array.Scope) {
 			for range 150 {
 				if _, err := array.Copy[float32](s.Ones(weir.F32, 3)); err != nil {
