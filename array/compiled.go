@@ -319,7 +319,7 @@ func (c *compiled) newCall(b *binding) (made *weir.Call, err error) {
 		if made, err = c.program.NewCall(b.dims); err == nil {
 			c.opened(b)
 		}
-		if !errors.Is(err, context.Canceled) {
+		if !errors.Is(err, diag.ErrTaken) {
 			return made, err
 		}
 		c.mu.Lock()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/tensor"
 	"github.com/weirml/weir/internal/traced"
 	"github.com/weirml/weir/internal/values"
@@ -18,6 +19,13 @@ func (x *trial) loaded() (*weir.Model, weir.Options, error) {
 	m, err := x.build()
 	if err != nil {
 		return nil, o, err
+	}
+	seen := map[*ir.Value]bool{}
+	for _, v := range m.Main.Body.Results {
+		if seen[v] {
+			return nil, o, diag.Unsupportedf("a model that returns a value twice")
+		}
+		seen[v] = true
 	}
 	for name, size := range x.sizes(m) {
 		r, _ := m.Dims.Get(name)

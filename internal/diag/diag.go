@@ -43,6 +43,8 @@ var (
 	ErrClosed error = &kind{name: "closed"}
 	// ErrInternal says that the project is at fault.
 	ErrInternal error = &kind{name: "internal"}
+	// ErrTaken says that all calls of a program are in use. It is an ErrInput.
+	ErrTaken error = &kind{name: "input", also: ErrInput}
 )
 
 // Error is an error and its location: file, node, tensor, dimension. Every field except Kind may be empty.

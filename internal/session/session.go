@@ -264,8 +264,10 @@ func (s *Session) acquire(ctx context.Context, dims []int64) (b *bound, err erro
 	default:
 		if ctx == nil {
 			s.Leave()
-			return nil, diag.Inputf("all %d calls are taken; %s", cap(s.slots), s.busy()).
+			taken := diag.Inputf("all %d calls are taken; %s", cap(s.slots), s.busy()).
 				WithFix("close it, or set Options.Calls to more")
+			taken.Kind = diag.ErrTaken
+			return nil, taken
 		}
 		begin := time.Now()
 		select {
