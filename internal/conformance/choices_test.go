@@ -82,11 +82,11 @@ func TestChoices(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				defer m.Close()
+				t.Cleanup(func() { m.Close() })
 				if programs[i], err = weir.Compile(t.Context(), m, weir.Options{Target: target, Threads: 1}); err != nil {
 					t.Fatal(err)
 				}
-				defer programs[i].Close()
+				t.Cleanup(func() { programs[i].Close() })
 			}
 			memory := programs[0].Memory()
 			if !memory.Bounded || memory.Proven {

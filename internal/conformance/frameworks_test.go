@@ -68,22 +68,22 @@ func TestFrameworks(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		defer m.Close()
+		t.Cleanup(func() { m.Close() })
 		p, err := weir.Compile(t.Context(), m, weir.Options{Threads: 1})
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		defer p.Close()
+		t.Cleanup(func() { p.Close() })
 		x, err := weir.FromSlice(floats(f.x), lengths(f.x.Shape())...)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer x.Close()
+		t.Cleanup(func() { x.Close() })
 		r, err := p.Run(t.Context(), weir.Inputs{"x": x})
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		defer r.Close()
+		t.Cleanup(func() { r.Close() })
 		for out, want := range f.want {
 			got, err := weir.Copy[float32](r.Get(out))
 			if err != nil || len(got) != len(want) {

@@ -164,12 +164,12 @@ func TestRankOfRanges(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer m.Close()
+		t.Cleanup(func() { m.Close() })
 		p, err := weir.Compile(t.Context(), m, weir.Options{Threads: 1, Dims: c.dims})
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer p.Close()
+		t.Cleanup(func() { p.Close() })
 		if got := p.Outputs()[0].String(); got != c.shape {
 			t.Errorf("%v: the output is %s, not %s", c.dims, got, c.shape)
 		}

@@ -178,6 +178,9 @@ func (w *Watch) pass(c *Call, steps []program.Step) {
 	for _, step := range steps {
 		l, loops := step.(*program.Loop)
 		if loops && w.bodies[l]&1 == 0 {
+			if c.takesLate(l.Body) { // nothing of it is held, so that its bytes would be predicted alone
+				continue
+			}
 			w.step = l
 			program.Operands(l, func(t int) { w.touch(c, t) })
 			w.bodies[l] |= 3
@@ -190,6 +193,20 @@ func (w *Watch) pass(c *Call, steps []program.Step) {
 			}
 		}
 	}
+}
+
+// takesLate reports whether steps use storage whose size is known only when a run binds it.
+func (c *Call) takesLate(steps []program.Step) (late bool) {
+	for _, step := range steps {
+		program.Operands(step, func(t int) {
+			at := &c.x.program.Tensors[c.x.program.Root(t)]
+			late = late || at.Class == program.Carved && c.x.program.Storages[at.Of].Late
+		})
+		for _, body := range program.Bodies(step) {
+			late = late || c.takesLate(body)
+		}
+	}
+	return late
 }
 
 // passed records the operands and the scratch of steps that did not run, as if each ran once with the dimensions that

@@ -117,7 +117,7 @@ var apiCalls = []apiCall{
 	{name: "Observe", covers: "Program.Observe", after: "Compile", ends: true,
 		do: func(s *stand, ctx context.Context) error {
 			plan, err := s.program.Observe(ctx, s.in)
-			if err == nil && !plan.Actual.Equal {
+			if err == nil && !plan.Actual.Equal && plan.Actual.Bounded == 0 { // data may decide less than planned
 				err = fmt.Errorf("the run was not as planned: %+v", plan.Actual)
 			}
 			return err
@@ -152,7 +152,8 @@ var apiCalls = []apiCall{
 			s.ran = err == nil
 			return err
 		}},
-	{name: "Call.Bind and Run", covers: "Call.Bind Call.Run", after: "NewCall", ends: true, cannot: composite, keeps: true,
+	{name: "Call.Bind and Run", covers: "Call.Bind Call.Run", after: "NewCall", ends: true, cannot: composite,
+		keeps: true,
 		do: func(s *stand, ctx context.Context) error {
 			for name, x := range s.in {
 				if err := s.call.Bind(name, x); err != nil {
@@ -219,7 +220,8 @@ var apiCalls = []apiCall{
 		defer func() { s.program = nil }()
 		return s.program.Close()
 	}},
-	{name: "Call.Close", after: "Call.Run", cannot: composite, keeps: true, do: func(s *stand, _ context.Context) error {
+	{name: "Call.Close", after: "Call.Run", cannot: composite, keeps: true,
+		do: func(s *stand, _ context.Context) error {
 		defer func() { s.call, s.ran = nil, false }()
 		return s.call.Close()
 	}},
@@ -367,12 +369,14 @@ func TestSweptAPI(t *testing.T) {
 		}
 	}
 	exported := map[string]bool{}
-	for _, m := range regexp.MustCompile(`(?m)^func (?:\(\w+ \*?(\w+)\) )?(\w+)`).FindAllStringSubmatch(string(text), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^func (?:\(\w+ \*?(\w+)\) )?(\w+)`).FindAllStringSubmatch(string(text),
+		-1) {
 		name := strings.TrimPrefix(m[1]+"."+m[2], ".")
 		exported[name] = true
 		switch why := notSwept[name]; {
 		case !covered[name] && why == "":
-			t.Errorf("%s is called by no sweep: let one of apiCalls cover it, or say in notSwept why it takes nothing", name)
+			t.Errorf("%s is called by no sweep: let one of apiCalls cover it, or say in notSwept why it takes nothing",
+				name)
 		case covered[name] && why != "":
 			t.Errorf("%s is swept, and said not to be", name)
 		}
