@@ -40,7 +40,7 @@ demo: build ## build the command and run it on the digits
 	@./weir demo
 
 .PHONY: test
-test: fresh format vet weirvet metrics unit second-driver cross test-386 test-wasm test-race conformance python ## every test there is
+test: fresh format vet weirvet metrics second-driver cross test-386 test-wasm test-race conformance python ## every test there is
 	@$(GO) run ./internal/lint/leftout -say $(ENDINGS)
 	@echo "   longer runs, each of which has a short form that ran: docs/robustness.md, CONTRIBUTING.md"
 	@echo "== all tests passed"
@@ -84,7 +84,7 @@ metrics: ## Prometheus and OpenTelemetry: the module's tests
 	@cd metrics && $(GO) vet ./... && $(GO) test ./...
 
 .PHONY: unit
-unit: | .cache ## the tests that need nothing but Go
+unit: | .cache ## the tests that need nothing but Go; make conformance runs them too, with all data
 	@echo "== go test"
 	@env -u WEIR_ONNX_DATA -u WEIR_PYTHON -u WEIR_MODELS $(GO) test -json -timeout 30m ./... | $(GO) run ./internal/lint/leftout $(ENDINGS)
 

@@ -222,9 +222,9 @@ var apiCalls = []apiCall{
 	}},
 	{name: "Call.Close", after: "Call.Run", cannot: composite, keeps: true,
 		do: func(s *stand, _ context.Context) error {
-		defer func() { s.call, s.ran = nil, false }()
-		return s.call.Close()
-	}},
+			defer func() { s.call, s.ran = nil, false }()
+			return s.call.Close()
+		}},
 	{name: "Model.Close", after: "Load", do: func(s *stand, _ context.Context) error {
 		defer func() { s.model = nil }()
 		return s.model.Close()
