@@ -57,7 +57,7 @@ func (s *scheduler) contractions() error {
 			s.panels(next, packs)
 			return true
 		})
-		if s.commits(next, k) {
+		if next != nil && s.commits(next, k) {
 			*k = *next
 		}
 	}
