@@ -123,7 +123,7 @@ func (s *scheduler) smaller(k *loop.Kernel, cut func(next *loop.Kernel) bool) *l
 		}
 		next.Dims = dimsOf(next, k)
 		need := NeedOf(next, s.machine, s.dims).Scratch
-		if need < least {
+		if best == nil || need < least { // need is not less if 64 bits do not count it
 			best, least = next, need
 		}
 		if s.fits(next) {
@@ -159,8 +159,8 @@ func upper(e sym.Expr, dims *sym.Dims) int64 {
 		}
 		return r.Max, true
 	})
-	if err != nil {
-		return math.MaxInt64
+	if err != nil { // a part is more than 64 bits count, and the whole need not be: it may be a minimum
+		_, v = dims.Bounds(e)
 	}
 	return v
 }

@@ -57,7 +57,7 @@ func (s *scheduler) contractions() error {
 			s.panels(next, packs)
 			return true
 		})
-		if next != nil && s.commits(next, k) {
+		if s.commits(next, k) {
 			*k = *next
 		}
 	}

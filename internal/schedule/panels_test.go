@@ -444,3 +444,34 @@ func TestPanelsOnce(t *testing.T) {
 		}
 	}
 }
+
+// TestUncountableProduct: a product whose sums take more bytes at the dimensions' bounds than 64 bits count is cut into
+// register tiles like any other.
+func TestUncountableProduct(t *testing.T) {
+	d := sym.Var(sym.User("d"))
+	rows := d.Mul(d).Mul(d).Mul(number(36))
+	b := loop.NewBuilder("product")
+	x := b.Param("x", loop.Read, dtype.F32, shape(rows, number(70)))
+	w := b.Param("w", loop.Read, dtype.F32, shape(number(70), d))
+	y := b.Param("y", loop.Write, dtype.F32, shape(rows, d))
+	acc := b.Local("acc", dtype.F32, rows, d)
+	b.Nest(loop.Each, "z", acc.Shape, func(i []sym.Expr) { b.Store(acc, i, f32(0)) })
+	down, right := shape(one, zero), shape(zero, one)
+	b.Contract(rows, d, number(70), acc.Tile(shape(zero, zero), down, right), x.Tile(shape(zero, zero), down, right),
+		w.Tile(shape(zero, zero), down, right))
+	b.Nest(loop.Each, "o", y.Shape, func(i []sym.Expr) { b.Store(y, i, acc.Load(i...)) })
+	k := b.Kernel
+	k.Dims = loop.FreeDims(k)
+	ranges := sym.NewDims()
+	ranges.Set(sym.User("d"), sym.Range{Min: 0, Max: 1 << 20})
+	on := registers
+	on.Limits.Registers = 16
+	m := &loop.Module{Kernels: []*loop.Kernel{k}, Dims: ranges}
+	s := &scheduler{module: m, machine: on, dims: ranges}
+	if err := s.contractions(); err != nil {
+		t.Fatal(err)
+	}
+	if err := Verify(m, on); err != nil {
+		t.Errorf("%v\n%s", err, k)
+	}
+}
