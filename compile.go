@@ -67,8 +67,8 @@ func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choi
 	return first, err
 }
 
-// compileAsDeclared compiles for the ranges that the model declares, after a refusal for the ranges of o, and lets runs
-// have only the latter: code for fewer sizes may be larger. So a budget of the bytes that the certificate of a program
+// compileAsDeclared compiles for the ranges that the model declares, after the compilation for the ranges of o exceeded
+// the budget, because code for fewer sizes may be larger. The program's runs accept only the ranges of o. So a budget of the bytes that the certificate of a program
 // for all sizes states for some of them is never refused. If this program does not fit either, compileAsDeclared
 // returns the error with the smaller budget that works.
 func compileAsDeclared(ctx context.Context, m *Model, o Options, choices compiler.Choices,
@@ -251,13 +251,22 @@ func (p *Program) ready() {
 // compileModule builds a source's module and runs the compiler on it.
 func (p *Program) compileModule(ctx context.Context, from sources.Model, o Options, choices compiler.Choices) error {
 	m := p.model
-	built, err := from.Build(ctx, o.asked())
+	asked := o.asked()
+	if p.how.declared {
+		asked.Dims = nil
+	}
+	built, err := from.Build(ctx, asked)
 	if err != nil {
 		return err
 	}
 	module, names := built.Module, built.Results
 	s := &p.session.Signature
 	s.Inputs, s.Outputs = signature.EdgesOf(built.Inputs), signature.EdgesOf(built.Outputs)
+	if p.how.declared && slices.ContainsFunc(s.Outputs, func(e signature.Edge) bool {
+		return e.Info.Form().Rank == sources.AnyRank
+	}) {
+		return diag.Unsupportedf("a range that decides a rank, of a program that is compiled for another")
+	}
 	if err := s.AddStates(module, m.source.outputs(), o.States); err != nil {
 		return err
 	}

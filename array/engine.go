@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -70,7 +71,7 @@ func (s *Scope) apply(o *operation, results int, in []*Array) []*Array {
 // withOperands adds the operands' types to an error of the input.
 func withOperands(err error, in []*Array) error {
 	e := diag.As(err, weir.ErrInput)
-	if e.Kind != weir.ErrInput || len(in) == 0 {
+	if !errors.Is(e, weir.ErrInput) || len(in) == 0 {
 		return err
 	}
 	var list []string

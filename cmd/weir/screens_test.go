@@ -14,7 +14,7 @@ import (
 // root is the repository's folder, in which the documents' commands run.
 const root = "../.."
 
-// documents returns the files whose screens TestScreens runs. The root's TestContributing runs the steps of
+// documents returns the files whose screens TestScreens runs. TestContributing of lint/documents runs the steps of
 // docs/contributing.
 func documents(t *testing.T) (files []string) {
 	t.Helper()

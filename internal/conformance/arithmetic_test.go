@@ -3,8 +3,6 @@ package conformance
 import (
 	"errors"
 	"fmt"
-	"os"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -26,13 +24,7 @@ var arithmeticTargets = []struct {
 // TestArithmetic compares random graphs of integer arithmetic, mostly on sizes, with results that are computed without
 // shapes. WEIR_ARITHMETIC is the number of graphs, WEIR_ARITHMETIC_FIRST the first seed.
 func TestArithmetic(t *testing.T) {
-	number := func(name string, otherwise int) int {
-		if n, err := strconv.Atoi(os.Getenv(name)); err == nil {
-			return n
-		}
-		return otherwise
-	}
-	count, first := number("WEIR_ARITHMETIC", 600), number("WEIR_ARITHMETIC_FIRST", 0)
+	count, first := number(t, "WEIR_ARITHMETIC", 600), number(t, "WEIR_ARITHMETIC_FIRST", 0)
 	var refused, wrong atomic.Int64
 	seeds := make(chan int)
 	var wait sync.WaitGroup

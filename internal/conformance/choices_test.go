@@ -58,14 +58,13 @@ var chosen = map[string][]*wire.NodeProto{
 
 // chosenModel returns the model of a row of chosen.
 func chosenModel(nodes []*wire.NodeProto) []byte {
-	initial := func(name string, x *tensor.Tensor) *wire.TensorProto { return wire.FromTensor(name, x) }
 	g := &wire.GraphProto{Name: "chosen", Node: nodes,
 		Input: []*wire.ValueInfoProto{wire.TensorValue("c", wire.BoolType),
 			wire.TensorValue("x", wire.FloatType, wire.Dim("a"), wire.Dim("b"), wire.Size(2))},
 		Output: []*wire.ValueInfoProto{{Name: "y"}},
-		Initializer: []*wire.TensorProto{initial("five", tensor.Scalar(int64(5))),
-			initial("row", tensor.Must(tensor.FromSlice([]int64{1, 1, -1}, 3))),
-			initial("column", tensor.Must(tensor.FromSlice([]int64{-1, 1, 1}, 3)))}}
+		Initializer: []*wire.TensorProto{wire.FromTensor("five", tensor.Scalar(int64(5))),
+			wire.FromTensor("row", tensor.Must(tensor.FromSlice([]int64{1, 1, -1}, 3))),
+			wire.FromTensor("column", tensor.Must(tensor.FromSlice([]int64{-1, 1, 1}, 3)))}}
 	proto := &wire.ModelProto{IRVersion: 8, OpsetImport: []*wire.OperatorSetIDProto{{Version: 21}}, Graph: g}
 	return proto.Marshal()
 }

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime/debug"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -157,10 +156,7 @@ func mutant(r *rand.Rand, members []member, changed bool) []byte {
 
 // TestClaims reads mutated archives. What the ledger and the process take for one stays within what its file may claim.
 func TestClaims(t *testing.T) {
-	count := 250
-	if n, err := strconv.Atoi(os.Getenv("WEIR_CLAIMS")); err == nil {
-		count = n
-	}
+	count := number(t, "WEIR_CLAIMS", 250)
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "w.bin"), make([]byte, 4096), 0o600); err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 	"github.com/weirml/weir/internal/tensor"
+	"github.com/weirml/weir/internal/values"
 )
 
 // framed is a model of one node whose results onnxruntime gives too.
@@ -74,7 +75,7 @@ func TestFrameworks(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		t.Cleanup(func() { p.Close() })
-		x, err := weir.FromSlice(floats(f.x), lengths(f.x.Shape())...)
+		x, err := values.ToWeir(f.x)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,23 +104,6 @@ func TestFrameworks(t *testing.T) {
 func sizes(shape []int64) (out []*wire.Dimension) {
 	for _, n := range shape {
 		out = append(out, wire.Size(n))
-	}
-	return out
-}
-
-// lengths returns a shape as ints.
-func lengths(shape []int64) (out []int) {
-	for _, n := range shape {
-		out = append(out, int(n))
-	}
-	return out
-}
-
-// floats returns a tensor's elements.
-func floats(x *tensor.Tensor) []float32 {
-	out := make([]float32, x.Len())
-	for i := range out {
-		out[i] = float32(x.Float(int64(i)))
 	}
 	return out
 }

@@ -150,7 +150,8 @@ var rooms = []Room{
 	{Floor: 10, Name: "files", Purpose: "tensors from .npy, .npz and pictures, and back",
 		May: []string{"weir", "values", "tensor"}},
 	{Floor: 10, Name: "planpage", Purpose: "draws memory plans on one page of HTML", May: []string{"weir"}},
-	{Floor: 10, Name: "weirtest", Purpose: "what the tests of whole programs share", May: []string{below},
+	{Floor: 10, Name: "weirtest", Purpose: "models, arguments and processes for the tests of whole programs",
+		May:     []string{below},
 		Modules: []string{"os/exec"}},
 	{Floor: 10, Name: "conformance", Purpose: "runs suites of test cases on every target",
 		May: []string{below, "values", "weirtest"}},
@@ -175,8 +176,7 @@ var rooms = []Room{
 	{Floor: 13, Name: "bench/*", Purpose: "models that are timed beside rivals",
 		May: []string{"weir", "array", "nn", "train"}},
 	// This example is a server. The library itself opens no connection. SIGTERM, which ends the service, has its name
-	// in
-	// syscall on every system.
+	// in syscall on every system.
 	{Floor: 13, Name: "examples/service", Purpose: "an HTTP service around a model",
 		May:     []string{"weir", "examples/digits/data"},
 		Modules: []string{"net", "net/http", "syscall"}},

@@ -253,7 +253,7 @@ func (s *Session) drop(key any) {
 }
 
 // acquire returns a call for the given dimensions, for use until release. It waits until a call is free, or until ctx
-// ends.
+// ends. If ctx is nil, it does not wait: if all calls are in use, the error is ErrTaken.
 func (s *Session) acquire(ctx context.Context, dims []int64) (b *bound, err error) {
 	x, err := s.Enter()
 	if err != nil {
@@ -265,7 +265,7 @@ func (s *Session) acquire(ctx context.Context, dims []int64) (b *bound, err erro
 		if ctx == nil {
 			s.Leave()
 			taken := diag.Inputf("all %d calls are taken; %s", cap(s.slots), s.busy()).
-				WithFix("close it, or set Options.Calls to more")
+				WithFix("close a Results or a Call, or set Options.Calls to more")
 			taken.Kind = diag.ErrTaken
 			return nil, taken
 		}

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"errors"
 	"sync"
 	"unsafe"
 
@@ -117,7 +118,7 @@ func (s *Session) torn(err error, c *executor.Call) error {
 // state: its new elements may not fit.
 func (s *Session) full(err error, c *executor.Call) error {
 	e, is := err.(*diag.Error)
-	if !is || e.Kind != diag.ErrInput || e.Tensor != "" || e.Fix != "" {
+	if !is || !errors.Is(e, diag.ErrInput) || e.Tensor != "" || e.Fix != "" {
 		return err
 	}
 	for i, o := range s.becomes {

@@ -56,3 +56,13 @@ func DigitsFile(t *testing.T) string {
 	}
 	return path
 }
+
+// Digits returns the file of examples/digits' model, which takes pictures of 8 × 8.
+func Digits(t testing.TB) []byte {
+	t.Helper()
+	model, err := os.ReadFile("examples/digits/data/digits.onnx")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return model
+}

@@ -2,7 +2,9 @@
 package weirtest
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -84,4 +86,22 @@ func PlanOf(t *testing.T, file string, d weir.Dims, o weir.Options) (*weir.Progr
 		t.Fatal(err)
 	}
 	return p, plan
+}
+
+// ArtefactOf compiles a model and returns the program and its artefact.
+func ArtefactOf(t testing.TB, m *weir.Model) (*weir.Program, []byte) {
+	t.Helper()
+	p, err := weir.Compile(context.Background(), m, weir.Options{Threads: 2})
+	if err != nil {
+		t.Skipf("the model does not compile, which other tests are about: %v", err)
+	}
+	var b bytes.Buffer
+	n, err := p.WriteTo(&b)
+	if errors.Is(err, weir.ErrUnsupported) {
+		t.Skipf("refused by name: %v", err)
+	}
+	if err != nil || n != int64(b.Len()) {
+		t.Fatalf("wrote %d of %d bytes: %v", n, b.Len(), err)
+	}
+	return p, b.Bytes()
 }

@@ -84,6 +84,9 @@ func (c *Countdown) Err() error {
 
 // Main runs a package's tests in the module's root, from which they name their files. It is the body of TestMain.
 func Main(m *testing.M) {
+	if own, err := os.Executable(); err == nil {
+		os.Args[0] = own // for tests that run themselves again
+	}
 	folder, err := os.Getwd()
 	for err == nil {
 		if _, err = os.Stat(filepath.Join(folder, "go.mod")); err == nil {

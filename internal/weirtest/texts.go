@@ -22,6 +22,16 @@ func CompileText(t *testing.T, source string, o weir.Options) (*weir.Program, er
 	return p, err
 }
 
+// MustCompileText is CompileText; it fails the test if there is an error.
+func MustCompileText(t *testing.T, source string, o weir.Options) *weir.Program {
+	t.Helper()
+	p, err := CompileText(t, source, o)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, source)
+	}
+	return p
+}
+
 // Story returns a text with a tensor of dim floats in a storage of a size.
 func Story(dim, bytes string) string {
 	return "weir 1\nir @story {\n  dim m in " + dim + "\n  main @main(%x: f32[m]) {\n    storage %s: " + bytes +

@@ -1,8 +1,6 @@
 package weirtest
 
 import (
-	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -14,24 +12,6 @@ import (
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 )
-
-// ArtefactOf compiles a model and returns the program and its artefact.
-func ArtefactOf(t testing.TB, m *weir.Model) (*weir.Program, []byte) {
-	t.Helper()
-	p, err := weir.Compile(context.Background(), m, weir.Options{Threads: 2})
-	if err != nil {
-		t.Skipf("the model does not compile, which other tests are about: %v", err)
-	}
-	var b bytes.Buffer
-	n, err := p.WriteTo(&b)
-	if errors.Is(err, weir.ErrUnsupported) {
-		t.Skipf("refused by name: %v", err)
-	}
-	if err != nil || n != int64(b.Len()) {
-		t.Fatalf("wrote %d of %d bytes: %v", n, b.Len(), err)
-	}
-	return p, b.Bytes()
-}
 
 // Stored reads an argument from a file of ONNX's test data.
 func Stored(t testing.TB, path string, info weir.Info) weir.Arg {
@@ -85,16 +65,6 @@ func Contents(t testing.TB, r *weir.Results, i int, info weir.Info) string {
 		}
 	}
 	return text
-}
-
-// Digits returns the file of examples/digits' model, which takes pictures of 8 × 8.
-func Digits(t testing.TB) []byte {
-	t.Helper()
-	model, err := os.ReadFile("examples/digits/data/digits.onnx")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return model
 }
 
 // Smallest returns the smallest budget that works, from the error of a budget that does not.
@@ -184,22 +154,6 @@ func Filled(t *testing.T, shape ...int) *weir.Tensor {
 		data[i] = float32(i%7)/8 - 0.4
 	}
 	return x
-}
-
-// CompileSource compiles a text.
-func CompileSource(t *testing.T, source string, o weir.Options) *weir.Program {
-	t.Helper()
-	m, err := weir.LoadBytes([]byte(source))
-	if err != nil {
-		t.Fatalf("%v\n%s", err, source)
-	}
-	t.Cleanup(func() { m.Close() })
-	p, err := weir.Compile(t.Context(), m, o)
-	if err != nil {
-		t.Fatalf("%v\n%s", err, source)
-	}
-	t.Cleanup(func() { p.Close() })
-	return p
 }
 
 // Tensors returns inputs for a program by name, with small numbers in them. They are closed when the test ends, or

@@ -79,8 +79,11 @@ def _tell(node: torch.fx.Node, why: str) -> None:
         _log.warning("torch runs %s: %s", _name(node), why)
 
 
-def _warn(why: str) -> None:
+def _warn(error: Exception) -> None:
     """Reports once that torch runs a graph, and why."""
+    why = str(error).split("\n")[0]
+    if not isinstance(error, (Error, serialize.SerializeError)):
+        why = f"{type(error).__name__}: {why}"
     if _first(why):
         _log.warning("torch runs a graph: %s", why)
 
@@ -105,7 +108,7 @@ def _whole(gm: torch.fx.GraphModule, refused: set[str], spent: Collection[int] =
 
 
 class _Refused(Exception):
-    """A graph has a node more that is refused."""
+    """One more node of a graph is refused: the graph is divided again without it."""
 
 
 def _spent(gm: torch.fx.GraphModule) -> set[int]:
@@ -132,8 +135,7 @@ def _compile_graph(
         except _Refused:
             continue
         except Exception as error:  # of weir or of torch: whatever it is, torch can run the graph
-            why = str(error).split("\n")[0]
-            _warn(why if isinstance(error, (Error, serialize.SerializeError)) else f"{type(error).__name__}: {why}")
+            _warn(error)
             return _boxed_eager(gm)
 
 
@@ -254,6 +256,5 @@ def backend(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], **options: 
     except torch._dynamo.exc.TorchDynamoException:  # dynamo's own control flow
         raise
     except Exception as error:  # AOTAutograd cannot trace the graph
-        why = str(error).split("\n")[0]
-        _warn(f"{type(error).__name__}: {why}")
+        _warn(error)
     return compiled

@@ -232,13 +232,24 @@ func (a *analysisOf) scopeOf(call *ssa.CallCommon) ssa.Value {
 	if s == nil {
 		return nil
 	}
-	for _, at := range s.Of {
+	if at, ok := only(s.Of); ok {
 		return call.Args[at]
 	}
 	if closure, ok := call.Value.(*ssa.MakeClosure); ok {
-		for _, at := range s.OfFree {
+		if at, ok := only(s.OfFree); ok {
 			return closure.Bindings[at]
 		}
 	}
 	return nil
+}
+
+// only returns the value that all entries of a map have; ok is false if there is none, or if they differ.
+func only(of map[int]int) (value int, ok bool) {
+	for _, v := range of {
+		if ok && v != value {
+			return 0, false
+		}
+		value, ok = v, true
+	}
+	return value, ok
 }

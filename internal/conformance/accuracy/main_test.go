@@ -1,6 +1,5 @@
 // Package accuracy compares compiled programs with sums in more precision: the error bounds of docs/accuracy.md, and
-// the
-// treatment of values that are not finite.
+// the treatment of values that are not finite.
 package accuracy
 
 import (

@@ -244,6 +244,14 @@ func isInteger(v numbers) bool { return v.dt != dtype.Bool }
 // single reports whether a value has one element.
 func single(v numbers) bool { return len(v.list) == 1 }
 
+// at returns element i; a single element stands for all.
+func (v numbers) at(i int) *big.Int {
+	if single(v) {
+		return v.list[0]
+	}
+	return v.list[i]
+}
+
 // zip applies a function to the elements of operands of which one may repeat.
 func zip(dt dtype.DType, f func(x, y *big.Int) *big.Int, a, b numbers) numbers {
 	v := numbers{dt: dt, scalar: a.scalar && b.scalar}
@@ -252,13 +260,7 @@ func zip(dt dtype.DType, f func(x, y *big.Int) *big.Int, a, b numbers) numbers {
 		count = len(b.list)
 	}
 	for i := range count {
-		at := func(v numbers) *big.Int {
-			if len(v.list) == 1 {
-				return v.list[0]
-			}
-			return v.list[i]
-		}
-		v.list = append(v.list, wrap(dt, f(at(a), at(b))))
+		v.list = append(v.list, wrap(dt, f(a.at(i), b.at(i))))
 	}
 	return v
 }
@@ -405,17 +407,11 @@ func (s *sum) where() {
 		return v.dt == dtype.Bool && !v.open && (len(v.list) == len(sides.list) || single(v)) &&
 			(!a.open && !b.open || v.scalar)
 	})
-	at := func(v numbers, i int) *big.Int {
-		if single(v) {
-			return v.list[0]
-		}
-		return v.list[i]
-	}
 	out := numbers{dt: a.dt, scalar: sides.scalar && cond.scalar}
 	for i := range sides.list {
-		x := at(b, i)
-		if at(cond, i).Sign() != 0 {
-			x = at(a, i)
+		x := b.at(i)
+		if cond.at(i).Sign() != 0 {
+			x = a.at(i)
 		}
 		out.list = append(out.list, x)
 	}

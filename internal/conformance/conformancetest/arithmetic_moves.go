@@ -1,6 +1,7 @@
 package conformancetest
 
 import (
+	"cmp"
 	"math"
 	"math/big"
 	"slices"
@@ -78,7 +79,7 @@ func (s *sum) slice() {
 		low = big.NewInt(-1)
 	}
 	last := clamp(end.list[0], low, high)
-	for len(v.list) > 0 && at.Cmp(last)*int(big.NewInt(step).Int64()>>62|1) < 0 {
+	for len(v.list) > 0 && at.Cmp(last)*cmp.Compare(step, 0) < 0 {
 		out.list = append(out.list, v.list[at.Int64()])
 		at = new(big.Int).Add(at, big.NewInt(step))
 	}

@@ -32,8 +32,8 @@ ir @m {
   }
 }`, rows)
 		for _, target := range []weir.Target{"", weir.Portable} {
-			p, reference := weirtest.CompileSource(t, source, weir.Options{Threads: 1, Target: target}),
-				weirtest.CompileSource(t, source, weir.Options{Target: weir.Reference})
+			p, reference := weirtest.MustCompileText(t, source, weir.Options{Threads: 1, Target: target}),
+				weirtest.MustCompileText(t, source, weir.Options{Target: weir.Reference})
 			for _, n := range []int64{1, 2, 5, 8, 9, 40, 700} {
 				in := weirtest.Arguments(p, weirtest.Tensors(t, p, weir.Dims{"n": n}, rand.New(rand.NewPCG(1, uint64(n)))))
 				m, err := p.Measure(t.Context(), in)

@@ -407,7 +407,7 @@ func aliasOf[T weir.Element](t *testing.T, x *weir.Tensor) *weir.Tensor {
 // refused.
 func TestStatesOfOneMemory(t *testing.T) {
 	states, _ := training(t)
-	p := weirtest.CompileSource(t, states, weir.Options{Calls: 2, Dims: map[string]weir.Range{}})
+	p := weirtest.MustCompileText(t, states, weir.Options{Calls: 2, Dims: map[string]weir.Range{}})
 	random := rand.New(rand.NewPCG(1, 1))
 	dims := weir.Dims{}
 	for _, d := range p.Dims() {

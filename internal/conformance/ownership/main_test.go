@@ -1,6 +1,5 @@
 // Package ownership hands tensors to programs and back: borrowed, consumed, donated, updated, detached, with strides
-// and from
-// other code.
+// and from other code.
 package ownership
 
 import (

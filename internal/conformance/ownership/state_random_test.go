@@ -27,17 +27,20 @@ func randomStates(random *rand.Rand) string {
 		name := fmt.Sprintf("%%v%d", i)
 		switch random.IntN(7) {
 		case 0:
-			fmt.Fprintf(&body, "    %s: f32[n, n] = matmul(%s, %s) {transpose_a = bool false, transpose_b = bool true}\n", name,
+			fmt.Fprintf(&body,
+				"    %s: f32[n, n] = matmul(%s, %s) {transpose_a = bool false, transpose_b = bool true}\n", name,
 				pick(), pick())
 		case 1:
 			fmt.Fprintf(&body, "    %s: f32[n, n] = transpose(%s) {perm = ints [1, 0]}\n", name, pick())
 		case 2:
 			fmt.Fprintf(&body, "    %s: f32[n, n] = tanh(%s)\n", name, pick())
 		case 3:
-			fmt.Fprintf(&body, "    %s: f32[n, n] = if(%%flag) region () { %%a%d: f32[n, n] = neg(%s) return %%a%d } region "+
-				"() { return %s }\n", name, i, pick(), i, pick())
+			fmt.Fprintf(&body,
+				"    %s: f32[n, n] = if(%%flag) region () { %%a%d: f32[n, n] = neg(%s) return %%a%d } region "+
+					"() { return %s }\n", name, i, pick(), i, pick())
 		default:
-			fmt.Fprintf(&body, "    %s: f32[n, n] = %s(%s, %s)\n", name, []string{"add", "sub", "mul"}[random.IntN(3)], pick(),
+			fmt.Fprintf(&body, "    %s: f32[n, n] = %s(%s, %s)\n", name, []string{"add", "sub", "mul"}[random.IntN(3)],
+				pick(),
 				pick())
 		}
 		values = append(values, name)
@@ -66,11 +69,13 @@ func TestStateRandom(t *testing.T) {
 	apart, together := 0, 0
 	for i := range 120 {
 		source := randomStates(random)
-		o := weir.Options{Threads: 1 + i%2, Target: []weir.Target{weir.Best, weir.Portable, weir.Best, weir.Reference}[i%4]}
+		o := weir.Options{Threads: 1 + i%2,
+			Target: []weir.Target{weir.Best, weir.Portable, weir.Best, weir.Reference}[i%4]}
 		if testing.Short() && i > 30 {
 			break
 		}
-		p, q := weirtest.CompileSource(t, source, o), weirtest.CompileSource(t, stateLines.ReplaceAllString(source, ""), o)
+		p, q := weirtest.MustCompileText(t, source, o), weirtest.MustCompileText(t,
+			stateLines.ReplaceAllString(source, ""), o)
 		for _, s := range p.States() {
 			if s.InPlace {
 				together++

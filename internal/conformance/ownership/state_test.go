@@ -116,10 +116,10 @@ func TestStates(t *testing.T) {
 			if c.o.Budget > 0 { // percent of the peak of each: both compute the batch in pieces, so that sums have one order
 				free := c.o
 				free.Budget = 0
-				c.o.Budget = weirtest.Sure(weirtest.CompileSource(t, states, free).Memory().Max(1)) * c.o.Budget / 100
-				o.Budget = weirtest.Sure(weirtest.CompileSource(t, plain, free).Memory().Max(1)) * o.Budget / 100
+				c.o.Budget = weirtest.Sure(weirtest.MustCompileText(t, states, free).Memory().Max(1)) * c.o.Budget / 100
+				o.Budget = weirtest.Sure(weirtest.MustCompileText(t, plain, free).Memory().Max(1)) * o.Budget / 100
 			}
-			p, q := weirtest.CompileSource(t, states, c.o), weirtest.CompileSource(t, plain, o)
+			p, q := weirtest.MustCompileText(t, states, c.o), weirtest.MustCompileText(t, plain, o)
 			if c.o.Budget > 0 && p.Savings() == nil {
 				t.Errorf("the budget asks for nothing: %d", weirtest.Sure(p.Memory().Max(1)))
 			}
@@ -155,7 +155,7 @@ func measured(t *testing.T, p *weir.Program, dims weir.Dims) {
 // TestStateMemory: new values of states are in no term of the certificate, and nothing grows over many steps.
 func TestStateMemory(t *testing.T) {
 	source, plain := training(t)
-	p, q := weirtest.CompileSource(t, source, weir.Options{Threads: 1}), weirtest.CompileSource(t, plain,
+	p, q := weirtest.MustCompileText(t, source, weir.Options{Threads: 1}), weirtest.MustCompileText(t, plain,
 		weir.Options{Threads: 1})
 	dims := weir.Dims{"n": 32}
 	held := int64(0)
@@ -190,7 +190,7 @@ func TestStateMemory(t *testing.T) {
 // TestStateCall: a call updates states that are lent to it or bound, without allocating.
 func TestStateCall(t *testing.T) {
 	source, plain := training(t)
-	p, q := weirtest.CompileSource(t, source, weir.Options{}), weirtest.CompileSource(t, plain, weir.Options{})
+	p, q := weirtest.MustCompileText(t, source, weir.Options{}), weirtest.MustCompileText(t, plain, weir.Options{})
 	dims := weir.Dims{"n": 7}
 	x := weirtest.Tensors(t, p, dims, rand.New(rand.NewPCG(1, 2)))
 	want := map[string][]byte{}
@@ -297,7 +297,7 @@ func readOnly(t *testing.T, shape ...int) *weir.Tensor {
 // TestStateRefusals: a tensor that a state may not be is an error that names the state and a fix, and changes nothing.
 func TestStateRefusals(t *testing.T) {
 	source, _ := training(t)
-	p := weirtest.CompileSource(t, source, weir.Options{Calls: 2})
+	p := weirtest.MustCompileText(t, source, weir.Options{Calls: 2})
 	dims := weir.Dims{"n": 2}
 	x := weirtest.Tensors(t, p, dims, rand.New(rand.NewPCG(1, 2)))
 	closed := weirtest.Tensors(t, p, dims, rand.New(rand.NewPCG(1, 2)))["w0"]
@@ -346,7 +346,7 @@ func TestStateRefusals(t *testing.T) {
 // TestStateTwice: of two runs at once that update one tensor, one is refused.
 func TestStateTwice(t *testing.T) {
 	source, _ := training(t)
-	p := weirtest.CompileSource(t, source, weir.Options{Calls: 1})
+	p := weirtest.MustCompileText(t, source, weir.Options{Calls: 1})
 	x := weirtest.Tensors(t, p, weir.Dims{"n": 2}, rand.New(rand.NewPCG(1, 2)))
 	in := weirtest.Arguments(p, x)
 	held, err := p.NewCall(weir.Dims{"n": 2}) // the program's only call, so that the next run waits
@@ -390,7 +390,7 @@ func TestStateTwice(t *testing.T) {
 // and the others have their old values.
 func TestStateStopped(t *testing.T) {
 	source, _ := training(t)
-	p := weirtest.CompileSource(t, source, weir.Options{Threads: 1})
+	p := weirtest.MustCompileText(t, source, weir.Options{Threads: 1})
 	none, some := 0, 0
 	for after := 1; ; after++ {
 		x := weirtest.Tensors(t, p, weir.Dims{"n": 4}, rand.New(rand.NewPCG(1, 2)))
@@ -435,7 +435,7 @@ func TestStateFaults(t *testing.T) {
 	source, _ := training(t)
 	refused := 0
 	for n := int64(1); ; n++ {
-		p := weirtest.CompileSource(t, source, weir.Options{Threads: 1})
+		p := weirtest.MustCompileText(t, source, weir.Options{Threads: 1})
 		x := weirtest.Tensors(t, p, weir.Dims{"n": 4}, rand.New(rand.NewPCG(1, 2)))
 		before := bytes.Clone(x["w0"].Bytes())
 		faults := mem.Fail(n, n)
@@ -466,7 +466,7 @@ func TestStateFaults(t *testing.T) {
 // TestStateArtefact: an artefact keeps the states.
 func TestStateArtefact(t *testing.T) {
 	source, plain := training(t)
-	p, q := weirtest.CompileSource(t, source, weir.Options{}), weirtest.CompileSource(t, plain, weir.Options{})
+	p, q := weirtest.MustCompileText(t, source, weir.Options{}), weirtest.MustCompileText(t, plain, weir.Options{})
 	var file bytes.Buffer
 	if _, err := p.WriteTo(&file); err != nil {
 		t.Fatal(err)
@@ -506,7 +506,7 @@ func TestStateDebug(t *testing.T) {
 // TestStateOutputs: a state whose new value is not an output of the run is lent, and keeps its value.
 func TestStateOutputs(t *testing.T) {
 	source, _ := training(t)
-	p := weirtest.CompileSource(t, source, weir.Options{Outputs: []string{"u1", "change", "d0"}})
+	p := weirtest.MustCompileText(t, source, weir.Options{Outputs: []string{"u1", "change", "d0"}})
 	if list := p.States(); len(list) != 1 || list[0].Input != "w1" || list[0].Output != "u1" {
 		t.Errorf("states %v", list)
 	}

@@ -1,6 +1,5 @@
 // Package sweep refuses every taking of memory, files and threads in turn, and ends contexts at every look, for every
-// function of
-// the API.
+// function of the API.
 package sweep
 
 import (
