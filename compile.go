@@ -67,10 +67,10 @@ func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choi
 	return first, err
 }
 
-// compileAsDeclared compiles for the ranges that the model declares, after the compilation for the ranges of o exceeded
-// the budget, because code for fewer sizes may be larger. The program's runs accept only the ranges of o. So a budget of the bytes that the certificate of a program
-// for all sizes states for some of them is never refused. If this program does not fit either, compileAsDeclared
-// returns the error with the smaller budget that works.
+// compileAsDeclared compiles for the ranges that the model declares, after the compilation for the ranges of o
+// exceeded the budget, because code for fewer sizes may be larger. The program's runs accept only the ranges of o.
+// So a budget of the bytes that the certificate of a program for all sizes states for some of them is never refused.
+// If this program does not fit either, compileAsDeclared returns the error with the smaller budget that works.
 func compileAsDeclared(ctx context.Context, m *Model, o Options, choices compiler.Choices,
 	refused error) (*Program, error) {
 	p, _, err := compileWithin(ctx, m, o, choices, attempt{declared: true})

@@ -180,8 +180,8 @@ type Model struct {
 // later), an artefact of Program.WriteTo, or Weir's own text. External data is read from the model's folder only.
 //
 // The file must be a regular one: a pipe, a device, a socket or a folder is ErrInput, and is not opened. What a file
-// says that it needs is checked before it is taken: it may claim 16 MiB, and 32 bytes for each byte of the file and of its
-// external data. A file that claims more is ErrInput. Go's heap may grow to twice what is decoded on it.
+// says that it needs is checked before it is taken: it may claim 16 MiB, and 32 bytes for each byte of the file and
+// of its external data. A file that claims more is ErrInput. Go's heap may grow to twice what is decoded on it.
 func Load(path string) (m *Model, err error) { return LoadContext(context.Background(), path) }
 
 // LoadContext is Load until ctx ends: the error then wraps ctx.Err(), and nothing of the model stays in memory. The

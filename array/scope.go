@@ -164,8 +164,8 @@ func (s *Scope) failed() bool {
 }
 
 // stopped reports whether operations do nothing: the scope is closed, or has an error and is not capped. Operations ask
-// this once, at the beginning. Later they look at the errors of their own steps, because another request may have failed
-// on a capped scope.
+// this once, at the beginning. Later they look at the errors of their own steps, because another request may have
+// failed on a capped scope.
 func (s *Scope) stopped() bool {
 	if !s.failed() {
 		return false

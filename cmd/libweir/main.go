@@ -210,8 +210,8 @@ func sizesOf(shape *C.int64_t, rank C.int32_t) ([]int, error) {
 // listOf returns an array passed from C; a negative count, and a count without an array, are an ErrInput.
 func listOf[T any](first *T, count C.int32_t) ([]T, error) {
 	if count < 0 || count > 0 && first == nil {
-		return nil, fault(weir.ErrInput, "", "the count of a list is %d, or its address is null; the count must be at least 0, and the address not null "+
-			"unless it is 0", count)
+		return nil, fault(weir.ErrInput, "", "the count of a list is %d, or its address is null; the count must be at "+
+			"least 0, and the address not null unless the count is 0", count)
 	}
 	return unsafe.Slice(first, count), nil
 }

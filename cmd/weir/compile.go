@@ -54,7 +54,8 @@ func notOnto(output, model string) error {
 		return nil // the error of reading it says more
 	}
 	if to, err := os.Stat(output); err == nil && os.SameFile(from, to) {
-		return diag.Inputf("the output is the model that is read: writing would destroy it").AtFile(output).WithFix("name another file with -o")
+		return diag.Inputf("the output is the model that is read: writing would destroy it").AtFile(output).
+			WithFix("name another file with -o")
 	}
 	return nil
 }

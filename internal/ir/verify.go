@@ -111,10 +111,8 @@ func (v *verifier) header() error {
 		}
 	}
 	for _, c := range m.Choices {
-		for i, name := range c.Names {
-			if _, decided := m.Limits[name]; !decided || slices.Contains(c.Names[:i], name) {
-				return diag.Inputf("a choice of a dimension that data do not decide, or named twice").AtDim(name.Text())
-			}
+		if err := c.Check(sym.Limited(m.Limits)); err != nil {
+			return diag.Inputf("%v", err)
 		}
 		for _, values := range c.Cases {
 			if err := v.declared("a choice", values...); err != nil {

@@ -102,10 +102,8 @@ func (v *moduleVerifier) declarations() (given []sym.Cond) {
 		}
 	}
 	for _, c := range m.Choices {
-		for i, name := range c.Names {
-			if _, decided := m.Limits[name]; !decided || slices.Contains(c.Names[:i], name) {
-				v.fail("a choice of %s, which is no data dimension or named twice", name)
-			}
+		if err := c.Check(sym.Limited(m.Limits)); err != nil {
+			v.fail("%v", err)
 		}
 		for _, values := range c.Cases {
 			v.dims("a choice", values)

@@ -11,7 +11,7 @@ func (p *Program) Bounded(t *Tensor) bool {
 func (p *Program) Chosen() (out []sym.Choice) {
 	data := map[sym.Name]bool{}
 	for _, d := range p.Dims {
-		data[d.Name] = d.Data
+		data[d.Name] = d.Data && !d.Late()
 	}
 	for _, r := range p.Requires {
 		if c, ok := sym.ChoiceOf(r.Cond, func(name sym.Name) bool { return data[name] }); ok {

@@ -59,7 +59,8 @@ func ChoiceOf(c Cond, data func(name Name) bool) (out Choice, ok bool) {
 		var values []Expr
 		for _, over := range least.MaxArgs() {
 			for _, name := range over.Vars() {
-				if coef, rest, linear := over.Linear(name); data(name) && linear && coef.Equal(Const(1)) {
+				coef, rest, linear := over.Linear(name)
+				if data(name) && linear && coef.Equal(Const(1)) && !slices.ContainsFunc(rest.Vars(), data) {
 					names, values = append(names, name), append(values, Const(0).Sub(rest))
 				}
 			}
@@ -80,8 +81,32 @@ func ChoiceOf(c Cond, data func(name Name) bool) (out Choice, ok bool) {
 	return out, len(out.Names) > 1
 }
 
-// Only returns the choice of those of its dimensions for which keep returns true; ok is false if these are fewer than
-// two, of which a limit each says all.
+// Limited returns a function that reports whether a dimension has one of these limits.
+func Limited(limits map[Name]Expr) func(name Name) bool {
+	return func(name Name) bool {
+		limit, known := limits[name]
+		return known && !IsUnlimited(limit)
+	}
+}
+
+// Check returns an error unless the choice is of dimensions that have a limit, each named once, and its cases
+// mention no such dimension.
+func (c Choice) Check(limited func(name Name) bool) error {
+	for i, name := range c.Names {
+		if !limited(name) || slices.Contains(c.Names[:i], name) {
+			return fmt.Errorf("a choice of %s, which has no limit or is named twice", name)
+		}
+	}
+	for _, x := range slices.Concat(c.Cases...) {
+		if slices.ContainsFunc(x.Vars(), limited) {
+			return fmt.Errorf("the case %s of a choice depends on a dimension that data decide", x)
+		}
+	}
+	return nil
+}
+
+// Only returns the choice without the dimensions for which keep returns false; ok is false if fewer than two are left,
+// for which limits suffice.
 func (c Choice) Only(keep func(name Name) bool) (out Choice, ok bool) {
 	var kept []int
 	for i, name := range c.Names {
