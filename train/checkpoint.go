@@ -224,7 +224,7 @@ func (h *header) possible() error {
 		value int64
 	}{{"step", h.Step}, {"pending", int64(h.Pending)}, {"of", int64(h.Of)}, {"calm", int64(h.Calm)}} {
 		if n.value < 0 || n.value == math.MaxInt64 {
-			return diag.Inputf("its header has a %s of %d", n.name, n.value)
+			return diag.Inputf("its header says %s = %d", n.name, n.value)
 		}
 	}
 	for _, x := range []struct {
@@ -232,7 +232,7 @@ func (h *header) possible() error {
 		value float64
 	}{{"factor", h.Factor}, {"scale", h.Scale}} {
 		if !(x.value >= 0) || math.IsInf(x.value, 0) {
-			return diag.Inputf("its header has a %s of %v", x.name, x.value)
+			return diag.Inputf("its header says %s = %v", x.name, x.value)
 		}
 	}
 	return nil

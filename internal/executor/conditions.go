@@ -15,12 +15,13 @@ import (
 func (l *layout) sortRequires(c *compilation) {
 	order := map[int]int{}
 	l.bound(l.program.Steps, order)
-	index := map[sym.Name]int{}
+	index, limited := map[sym.Name]int{}, map[sym.Name]bool{}
 	for i, d := range l.program.Dims {
 		if d.Data {
-			index[d.Name] = i
+			index[d.Name], limited[d.Name] = i, !d.Late()
 		}
 	}
+	data := func(name sym.Name) bool { return limited[name] }
 	l.after = make([][]require, len(l.program.Dims))
 	for _, r := range l.program.Requires {
 		last, decided := -1, []int(nil)
@@ -40,6 +41,13 @@ func (l *layout) sortRequires(c *compilation) {
 			waits := c.require(r)
 			waits.decided = decided
 			l.after[last] = append(l.after[last], waits)
+			if choice, ok := sym.ChoiceOf(r.Cond, data); ok {
+				j := joint{Joint: Joint{Names: choice.Names}, last: last}
+				for _, name := range choice.Names {
+					j.dims = append(j.dims, index[name])
+				}
+				l.joint = append(l.joint, j)
+			}
 		}
 	}
 }

@@ -22,27 +22,6 @@ type joint struct {
 // mostJoint limits the values that a Joint keeps. All further ones are combined into one that is as large as each.
 const mostJoint = 64
 
-// jointly returns the program's choices, without values.
-func (l *layout) jointly() (out []joint) {
-	order := map[int]int{}
-	l.bound(l.program.Steps, order)
-	for _, c := range l.program.Chosen() {
-		j := joint{Joint: Joint{Names: c.Names}, last: -1}
-		for _, name := range c.Names {
-			for i, d := range l.program.Dims {
-				if d.Name != name {
-					continue
-				}
-				if j.dims = append(j.dims, i); j.last < 0 || order[i] > order[j.last] {
-					j.last = i
-				}
-			}
-		}
-		out = append(out, j)
-	}
-	return out
-}
-
 // together records the values of the choices whose last dimension has been bound.
 func (w *Watch) together(values []int64, dim int) {
 	for i := range w.joint {

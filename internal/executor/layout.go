@@ -16,6 +16,7 @@ type layout struct {
 	limits   []*sym.Code // by dimension; nil for those of the inputs
 	requires []require
 	after    [][]require // by dimension: the conditions checked when it is bound
+	joint    []joint     // the choices among them, without values
 	sizes    []*sym.Code // by storage
 	late     []lateLets  // by storage
 	alone    []int       // by storage: the only tensor of a late storage, or −1

@@ -45,7 +45,8 @@ const accesses = 1 << 20
 func (c *Call) Watch(pattern byte) *Watch {
 	c.watch = &Watch{call: c, ranges: map[uintptr]int64{}, workers: len(c.workers), pattern: pattern,
 		past: map[int]int64{}, known: map[Access]bool{}, bodies: map[program.Step]uint8{},
-		decided: make([]int64, len(c.x.program.Dims)), has: make([]bool, len(c.x.program.Dims)), joint: c.x.layout.jointly()}
+		decided: make([]int64, len(c.x.program.Dims)), has: make([]bool, len(c.x.program.Dims)),
+		joint: slices.Clone(c.x.layout.joint)}
 	for _, b := range c.storages {
 		if b != nil {
 			mem.Fill(b, pattern)

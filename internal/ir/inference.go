@@ -227,14 +227,7 @@ func (c *Inference) Choose(names []sym.Name, from string, cases ...[]sym.Expr) {
 // it is one too many.
 func (c *Inference) AddChoice(choice sym.Choice) {
 	var kept [][]sym.Expr
-	within := func(x, y []sym.Expr) bool {
-		for i := range x {
-			if c.Dims().LE(x[i], y[i]) != sym.Yes {
-				return false
-			}
-		}
-		return true
-	}
+	within := c.Dims().AllLE
 	for _, x := range choice.Cases {
 		if !slices.ContainsFunc(kept, func(y []sym.Expr) bool { return within(x, y) }) {
 			kept = append(slices.DeleteFunc(kept, func(y []sym.Expr) bool { return within(y, x) }), x)

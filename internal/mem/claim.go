@@ -16,7 +16,7 @@ const (
 	ClaimFloor  = 16 << 20
 )
 
-// claimValue is what one value of a JSON text is charged, beside the text itself.
+// claimValue is the number of bytes that a value of a JSON text is charged, besides the text.
 const claimValue = 128
 
 // Claim is the account of what a file says it needs. A reader charges each size that the file states before it takes
@@ -55,7 +55,7 @@ func (c *Claim) Extend(bytes int64) {
 	c.bytes += bytes
 }
 
-// Alone ends the context's part: charges after the reading no longer look at it.
+// Alone detaches the claim from its context: later charges do not look at it.
 func (c *Claim) Alone() {
 	c.lock.Lock()
 	defer c.lock.Unlock()

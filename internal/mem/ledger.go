@@ -279,9 +279,9 @@ var (
 // errLimit is the cause of a refusal by SetLimit.
 var errLimit = errors.New("more than the process's limit allows")
 
-// SetLimit limits the process's pages, of all kinds and including the pools' free memory, to so many bytes: a request
-// that would exceed them is refused, with an error that names the limit. 0 is no limit. It returns the limit before.
-// Memory that is held already is not touched.
+// SetLimit limits Totals.Held to so many bytes: pages of all kinds and the pools' free memory, but of files whose pages
+// the system may take back only those that Pin named. A request that would exceed it is refused, with an error that
+// names the limit. 0 is no limit. It returns the limit before. Memory that is held already is not touched.
 func SetLimit(bytes int64) (before int64) {
 	ledger.Lock()
 	defer ledger.Unlock()

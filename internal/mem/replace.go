@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 )
 
@@ -77,8 +78,14 @@ func sweep(path string) {
 			continue
 		}
 		name := filepath.Join(filepath.Dir(path), entry.Name())
+		if !locks {
+			if runtime.GOOS == "windows" { // it does not remove a file that is open
+				os.Remove(name)
+			}
+			continue
+		}
 		if f, err := Open(name); err == nil {
-			if locked, _ := lock(f); locked || !locks {
+			if locked, _ := lock(f); locked {
 				os.Remove(name)
 			}
 			f.Close()

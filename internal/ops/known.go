@@ -128,7 +128,10 @@ func combine(c *ir.Inference, f loop.BinaryOp, dt, out dtype.DType, x, y sym.Exp
 	a, fixedA := x.Const()
 	b, fixedB := y.Const()
 	if fixedA && fixedB {
-		return element(out, loop.EvalBinary(f, dt, loop.FromInt(dt, a), loop.FromInt(dt, b))), f.Accepts(dt)
+		if !f.Accepts(dt) {
+			return sym.Expr{}, false
+		}
+		return element(out, loop.EvalBinary(f, dt, loop.FromInt(dt, a), loop.FromInt(dt, b))), true
 	}
 	apply, ok := knownBinary[f]
 	if !ok || (f == loop.And || f == loop.Or) && dt != dtype.Bool {

@@ -378,7 +378,7 @@ func endOf(c *ir.Inference, n *ir.Node, next *int, param sym.Expr) sym.Expr {
 	return sym.Var(names[*next-1])
 }
 
-// endsTogether states of the dimensions after the loop the choices of those in its body.
+// endsTogether adds, for the dimensions after the loop, the choices that hold for their counterparts in its body.
 func endsTogether(c *ir.Inference, n *ir.Node) {
 	to := map[sym.Name]sym.Name{}
 	for i, v := range n.Outputs[:len(n.Inputs)-2] {

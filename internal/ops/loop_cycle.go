@@ -105,7 +105,7 @@ func (l *limiting) cycle(group []growth) bool {
 		for i, x := range values {
 			values[i] = l.dims.Simplify(x)
 		}
-		if !slices.ContainsFunc(choice.Cases, func(y []sym.Expr) bool { return l.within(values, y) }) {
+		if !slices.ContainsFunc(choice.Cases, func(y []sym.Expr) bool { return l.dims.AllLE(values, y) }) {
 			choice.Cases = append(choice.Cases, values)
 		}
 	}
@@ -137,16 +137,6 @@ func (l *limiting) cycle(group []growth) bool {
 		names[i] = g.name
 	}
 	l.c.AddChoice(sym.Choice{Names: names, Cases: choice.Cases, From: choice.From})
-	return true
-}
-
-// within reports whether values are proved to be at most others.
-func (l *limiting) within(x, y []sym.Expr) bool {
-	for i := range x {
-		if l.dims.LE(x[i], y[i]) != sym.Yes {
-			return false
-		}
-	}
 	return true
 }
 
@@ -186,8 +176,8 @@ func (l *limiting) sought(e sym.Expr) bool {
 	return slices.ContainsFunc(e.Vars(), func(name sym.Name) bool { return l.own[name] })
 }
 
-// stackedTogether states of the dimensions of a loop's scan outputs, made for extents of the body, the choices of
-// these.
+// stackedTogether adds the choice that the extents of a loop's scan outputs are those of one iteration: made are their
+// dimensions, extents those of the body.
 func stackedTogether(c *ir.Inference, n *ir.Node, made []sym.Name, extents []sym.Expr) {
 	if len(made) > 1 {
 		c.Choose(made, "what "+n.Op.Name()+" stacks has the extents of one of its iterations", extents)

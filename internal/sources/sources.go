@@ -115,7 +115,7 @@ func (d *Description) count(dt dtype.DType, count int64) {
 }
 
 // Open reads the model in a block, with external data in a folder; it owns the block, and closes it if it cannot read
-// it. It ends with the context's error if the context ends meanwhile.
+// it. It ends with the context's error if the context ends meanwhile, but a text is read to its end.
 func Open(ctx context.Context, block *mem.Block, folder string) (Model, error) {
 	return open(ctx, block, func() (*onnx.Model, error) { return onnx.Open(ctx, block, folder) })
 }
@@ -129,14 +129,7 @@ func OpenIn(ctx context.Context, block *mem.Block, fsys fs.FS, name string) (Mod
 func open(ctx context.Context, block *mem.Block, asONNX func() (*onnx.Model, error)) (m Model, err error) {
 	known := false
 	err = mem.CatchFaults(func() (err error) {
-		data := block.Bytes()
-		switch known = isText(data) || isExported(data); {
-		case isText(data):
-			m, err = some(readText(data))
-			block.Close()
-		case known:
-			m, err = some(exported(ctx, data, block))
-		}
+		m, known, err = recognized(ctx, block.Bytes(), block)
 		return err
 	})
 	if err != nil {
@@ -144,6 +137,9 @@ func open(ctx context.Context, block *mem.Block, asONNX func() (*onnx.Model, err
 		return nil, err
 	}
 	if known {
+		if t, ok := m.(*textModel); ok && t.file == nil {
+			block.Close() // the model has copies of what it needs
+		}
 		return m, nil
 	}
 	of, err := asONNX()
@@ -152,14 +148,28 @@ func open(ctx context.Context, block *mem.Block, asONNX func() (*onnx.Model, err
 
 // Parse reads a model from memory, which it borrows.
 func Parse(data []byte) (Model, error) {
-	switch {
-	case isText(data):
-		return some(readText(data))
-	case isExported(data):
-		return some(exported(context.Background(), data, nil))
+	if m, known, err := recognized(context.Background(), data, nil); known {
+		return m, err
 	}
 	m, err := onnx.Parse(data)
 	return some(onnxModel{m}, err)
+}
+
+// recognized reads a model whose first bytes tell that it is not ONNX; known is false for all others. file is what the
+// data lies in, nil if that is memory; a model may keep it.
+func recognized(ctx context.Context, data []byte, file *mem.Block) (m Model, known bool, err error) {
+	switch {
+	case isText(data):
+		if err := ctx.Err(); err != nil {
+			return nil, true, err
+		}
+		m, err = some(readText(data))
+	case isExported(data):
+		m, err = some(exported(ctx, data, file))
+	default:
+		return nil, false, nil
+	}
+	return m, true, err
 }
 
 // OfModule returns a model of a module that other code built; from names that code.

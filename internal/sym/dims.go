@@ -174,6 +174,16 @@ func (d *Dims) LE(a, b Expr) Truth {
 	return Unknown
 }
 
+// AllLE reports whether each of x is proved to be at most the element of y at its index.
+func (d *Dims) AllLE(x, y []Expr) bool {
+	for i := range x {
+		if d.LE(x[i], y[i]) != Yes {
+			return false
+		}
+	}
+	return true
+}
+
 // NotNegative reports whether e ≥ 0 is shown. It does not try to refute it. If briefly is true, it stops after a few
 // steps, for callers with many questions that mostly fail.
 func (d *Dims) NotNegative(e Expr, briefly bool) bool {

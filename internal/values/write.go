@@ -84,8 +84,9 @@ func WriteAtomic(path string, write func(w io.Writer) error) error {
 	} else if err == nil && !info.Mode().IsRegular() {
 		return writeInto(path, write)
 	}
-	err := mem.Replace(path, false, write)
-	if e := (*fs.PathError)(nil); errors.As(err, &e) {
+	var written error
+	err := mem.Replace(path, false, func(w io.Writer) error { written = write(w); return written })
+	if e := (*fs.PathError)(nil); written == nil && errors.As(err, &e) {
 		return fmt.Errorf("folder %s: %w", filepath.Dir(path), e.Err)
 	}
 	return err

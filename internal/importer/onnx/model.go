@@ -86,16 +86,14 @@ func (m *Model) Blocks() (list []*mem.Block) {
 	return list
 }
 
-// Close releases the mapping of the file.
+// Close releases the model's file, its external data and all copies of them.
 func (m *Model) Close() error {
 	first := m.claim.Close()
 	if m.external != nil {
 		first = errors.Join(first, m.external.Close())
 	}
 	if m.file != nil {
-		if err := m.file.Close(); err != nil && first == nil {
-			first = err
-		}
+		first = errors.Join(first, m.file.Close())
 		m.file = nil
 	}
 	return first

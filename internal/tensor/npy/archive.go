@@ -66,7 +66,7 @@ func (a *Archive) Read(name string) (*tensor.Tensor, error) {
 func (a *Archive) readMember(file *zip.File) (*tensor.Tensor, error) {
 	packed, size := file.CompressedSize64, file.UncompressedSize64
 	if file.Method == zip.Store && packed != size || packed > uint64(a.size) {
-		return nil, diag.Inputf("the archive has not the %d bytes of this array", packed)
+		return nil, diag.Inputf("the archive does not have the %d bytes of this array", packed)
 	}
 	if size > math.MaxInt64 {
 		return nil, diag.Inputf("an array of %d bytes", size)

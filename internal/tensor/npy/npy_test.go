@@ -403,11 +403,11 @@ func TestArchive(t *testing.T) {
 		}, diag.ErrUnsupported, "method 93"},
 		{"size that lies", zip.Store, one, func(data []byte) {
 			binary.LittleEndian.PutUint32(data[directory(data)+24:], math.MaxInt32)
-		}, diag.ErrInput, "has not the"},
+		}, diag.ErrInput, "does not have the"},
 		{"both sizes lie", zip.Store, string(build(1, describe("'<i4'", "(500000000,)"), nil)), func(data []byte) {
 			binary.LittleEndian.PutUint32(data[directory(data)+20:], math.MaxInt32)
 			binary.LittleEndian.PutUint32(data[directory(data)+24:], math.MaxInt32)
-		}, diag.ErrInput, "has not the"},
+		}, diag.ErrInput, "does not have the"},
 	} {
 		data := archiveOf(t, c.method, "a.npy", c.text)
 		if c.spoil != nil {

@@ -220,7 +220,9 @@ func (c *Call) join(cond *ir.Value, sides [2]*side, results [2][]*ir.Value) []*i
 		forms = append(forms, c.Scope.common(c.Scope.FormOf(results[0][k]), c.Scope.FormOf(results[1][k])))
 	}
 	for i, s := range sides {
-		s.block.Results = s.flat(results[i], forms)
+		if err := s.do(func() error { s.block.Results = s.flat(results[i], forms); return nil }); err != nil {
+			c.Fail(err)
+		}
 	}
 	for i, s := range sides {
 		if fact, ok := comparison(cond, i == 1); ok {
