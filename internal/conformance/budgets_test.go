@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/weirml/weir"
@@ -78,7 +79,7 @@ func TestGatheredByWeights(t *testing.T) {
 }
 
 // at compiles the module within so many tenths of its peak, or within the budget that the refusal names, and compares
-// the program's measured memory with the predicted bytes and the budget.
+// the program's results with the reference, and its measured memory with the predicted bytes and the budget.
 func (x *trial) at(t *testing.T, tenths int64, also func(p *weir.Program)) error {
 	model, o, err := x.loaded()
 	if err != nil {
@@ -100,11 +101,19 @@ func (x *trial) at(t *testing.T, tenths int64, also func(p *weir.Program)) error
 	}
 	defer p.Close()
 	also(p)
-	_, err = x.measured(t.Context(), p, o.Budget, false)
+	got, err := x.measured(t.Context(), p, o.Budget, false)
 	if err != nil {
 		return fmt.Errorf("a budget of %d: %w", o.Budget, err)
 	}
-	return nil
+	m, err := x.build()
+	if err != nil {
+		return err
+	}
+	want, scale, err := x.reference(m, 0)
+	for i := range want {
+		err = errors.Join(err, x.tolerant(got[i], want[i], scale))
+	}
+	return err
 }
 
 // TestNothingInPieces: a program in pieces that gets no rows measures the bytes that its formulas give for 0.
@@ -139,6 +148,66 @@ func TestNothingInPieces(t *testing.T) {
 		}
 		if !pieces {
 			t.Errorf("%d rows: nothing is computed in pieces", rows)
+		}
+	}
+}
+
+// embedder is a module that looks up tokens in a table, computes products of them, and returns the mean of the tokens of
+// a sentence that a mask selects.
+func embedder() *trial {
+	const rows, width, wide, layers = 256, 32, 256, 6
+	build := func() (m *ir.Module, err error) {
+		defer ir.Catch(&err)
+		body := &ir.Block{}
+		m = &ir.Module{Name: "embedder", Dims: sym.NewDims(), Main: &ir.Func{Name: "main", Body: body}}
+		m.Funcs = []*ir.Func{m.Main}
+		m.Dims.Set(sym.User("b"), sym.Range{Min: 0, Max: 16})
+		m.Dims.Set(sym.User("s"), sym.Range{Min: 1, Max: 32})
+		b := ir.NewBuilder(ir.NewInference(m), body)
+		shape := []sym.Expr{sym.Dim("b"), sym.Dim("s")}
+		tokens := b.Param("tokens", ir.Type{DType: dtype.I64, Shape: shape})
+		mask := b.Param("mask", ir.Type{DType: dtype.F32, Shape: append(slices.Clone(shape), sym.Const(1))})
+		op := func(name string, in ...*ir.Value) *ir.Value { return b.Node(name, nil, in...).Outputs[0] }
+		weight := func(name string, shape ...int64) *ir.Value {
+			t := tensor.Must(tensor.New(dtype.F32, shape...))
+			for i := range t.Len() {
+				t.SetFloat(i, float64((i*7+int64(len(name)))%63-31)/256)
+			}
+			return b.Constant(name, t)
+		}
+		v := b.Node("gather", ir.Attrs{}, weight("table", rows, width), tokens).Outputs[0]
+		for i := range layers {
+			up := op("relu", op("matmul", v, weight(fmt.Sprintf("up%0*d", i+1, i), width, wide)))
+			v = op("add", v, op("matmul", up, weight(fmt.Sprintf("down%0*d", i+1, i), wide, width)))
+		}
+		mean := func(v *ir.Value) *ir.Value {
+			return b.Node("reduce_sum", ir.Attrs{"axes": []int64{1}, "keepdims": false}, v).Outputs[0]
+		}
+		body.Results = []*ir.Value{op("div", mean(op("mul", v, mask)), mean(mask))}
+		return m, ir.Verify(m)
+	}
+	tokens, mask := tensor.Must(tensor.New(dtype.I64, 3, 5)), tensor.Must(tensor.New(dtype.F32, 3, 5, 1))
+	for i := range tokens.Len() {
+		tokens.SetInt(i, i*31%rows)
+		mask.SetFloat(i, float64(1-i%5/3))
+	}
+	return &trial{build: build, args: []*tensor.Tensor{tokens, mask}}
+}
+
+// TestEmbedderInPieces: a model whose weights and values both exceed a budget is computed in pieces of its batch, and
+// each piece reads the weights from their file.
+func TestEmbedderInPieces(t *testing.T) {
+	for tenths := int64(1); tenths <= 9; tenths += 2 {
+		kinds := map[string]int{}
+		if err := embedder().at(t, tenths, func(p *weir.Program) {
+			for _, s := range p.Savings() {
+				kinds[s.Kind]++
+			}
+		}); err != nil {
+			t.Errorf("%d tenths: %v", tenths, err)
+		}
+		if tenths == 1 && (kinds["batch"] != 1 || kinds["page"] < 6) {
+			t.Errorf("a tenth: the savings are of the kinds %v", kinds)
 		}
 	}
 }

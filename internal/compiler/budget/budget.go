@@ -84,6 +84,8 @@ const (
 	pageReduction  = 4    // the factor by which they are then smaller
 	mostPieces     = 64   // the most pieces of one weight: each is a copy and a launch
 
+	mostTimes = 1 << 20 // the most iterations of a loop for which the bytes that a saving moves are counted
+
 	mostBytes = math.MaxInt64 / 1024 // of one buffer: sums of them do not overflow
 )
 

@@ -34,16 +34,27 @@ func (s *squeezer) pages(body []loop.Step, margin int64) []loop.Step {
 	peak := s.live(body)
 	for i := 0; i < len(options) && peak > s.target()-margin; {
 		o := options[i]
-		c := s.pageOf(body, o.w)
+		var c *change
+		var grown int64
+		saves := false
+		for _, s.inside = range []bool{false, true} { // a page for a loop may be as large as what it saves
+			if c = s.pageOf(body, o.w); c == nil {
+				break
+			}
+			buffers := s.m.Buffers
+			s.m.Buffers = append(slices.Clone(buffers), c.made...)
+			grown = s.live(c.body)
+			s.m.Buffers = buffers
+			if saves = int64(s.budget.Calls)*(grown-peak) < c.saving.Bytes; saves || !s.inLoops(body, o.w) {
+				break
+			}
+		}
+		s.inside = false
 		if c == nil {
 			options = slices.Delete(options, i, i+1)
 			continue
 		}
-		buffers := s.m.Buffers
-		s.m.Buffers = append(slices.Clone(buffers), c.made...)
-		grown := s.live(c.body)
-		s.m.Buffers = buffers
-		if int64(s.budget.Calls)*(grown-peak) >= c.saving.Bytes {
+		if !saves {
 			i++
 			continue
 		}
@@ -55,6 +66,14 @@ func (s *squeezer) pages(body []loop.Step, margin int64) []loop.Step {
 		body, peak = c.body, grown
 	}
 	return body
+}
+
+// inLoops reports whether a loop uses a weight.
+func (s *squeezer) inLoops(body []loop.Step, w *loop.Buffer) bool {
+	return slices.ContainsFunc(body, func(step loop.Step) bool {
+		_, is := step.(*loop.Loop)
+		return is && live.Mentions(step, w)
+	})
 }
 
 // pageOf returns the change that pages a weight; nil if a step copies the weight itself.
@@ -108,12 +127,15 @@ func (s *squeezer) inPortions(c *change, step loop.Step, w *loop.Buffer, times i
 			}
 		}
 	case *loop.Loop:
-		if step.Trip == nil || step.Trip.Data == nil || step.Trip.Root() == w || !s.portionable(step.Body, w) {
+		if step.Trip == nil || step.Trip.Root() == w || step.Cond != nil && step.Cond.Root() == w ||
+			!s.inside && !s.portionable(step.Body, w) {
 			break
 		}
-		inside := *step
-		inside.Body = s.paged(c, step.Body, w, times*max(1, step.Trip.Data.Int(0)))
-		steps = []loop.Step{&inside}
+		within := *step
+		within.Body = s.paged(c, step.Body, w, int64(min(mostTimes, float64(times)*max(1, s.iterations(step)))))
+		if within.Body != nil {
+			steps = []loop.Step{&within}
+		}
 	}
 	if steps == nil {
 		c.made, c.saving = made, saving
@@ -122,7 +144,7 @@ func (s *squeezer) inPortions(c *change, step loop.Step, w *loop.Buffer, times i
 }
 
 // portionable reports whether every step of a loop's body can use rows or pieces of a weight. Otherwise it is cheaper
-// to read the weight once, before the loop.
+// to read the weight once, before the loop, if there is room for it.
 func (s *squeezer) portionable(body []loop.Step, w *loop.Buffer) bool {
 	for _, step := range body {
 		if l, launches := step.(*loop.Launch); live.Mentions(step, w) &&
