@@ -152,8 +152,8 @@ func TestNothingInPieces(t *testing.T) {
 	}
 }
 
-// embedder is a module that looks up tokens in a table, computes products of them, and returns the mean of the tokens of
-// a sentence that a mask selects.
+// embedder is a module that looks up tokens in a table, computes products of them, and returns the mean of the tokens
+// of a sentence that a mask selects.
 func embedder() *trial {
 	const rows, width, wide, layers = 256, 32, 256, 6
 	build := func() (m *ir.Module, err error) {
