@@ -418,7 +418,7 @@ func (v *verifier) infer(n *Node) (err error) {
 		if !same {
 			return diag.Inputf("%s is %s, the shape rule makes it %s", text.LocalName(x.Name), x.Type, y.Type)
 		}
-		if x.Known != nil && y.Known != nil && !v.agree(x.Known, y.Known) {
+		if x.Known != nil && y.Known != nil && v.differ(x.Known, y.Known) {
 			return diag.Inputf("the known elements of %s are %s, the shape rule makes them %s", text.LocalName(x.Name),
 				literal.Index(x.Known), literal.Index(y.Known))
 		}
@@ -447,6 +447,20 @@ func (v *verifier) agree(a, b []sym.Expr) bool {
 		}
 	}
 	return true
+}
+
+// differ reports whether two lists of known elements differ for some of the bindings that are tried. Elements have many
+// forms, and equality of two of them may be hard to prove; no access to memory relies on them.
+func (v *verifier) differ(a, b []sym.Expr) bool {
+	if len(a) != len(b) {
+		return true
+	}
+	for i := range a {
+		if !a[i].Equal(b[i]) && !v.decided(a[i]) && !v.decided(b[i]) && v.scratch.Dims.Differ(a[i], b[i]) {
+			return true
+		}
+	}
+	return false
 }
 
 // decided reports whether an expression names a dimension that data decide.

@@ -63,13 +63,13 @@ func whereShape(c *ir.Inference, n *ir.Node) error {
 		choice, yes, no := operand(0), operand(1), operand(2)
 		switch truth, fixed := choice.Const(); {
 		case !fixed:
-			no = no.Add(choice.Mul(yes.Sub(no)))
+			no = yes.Mul(choice).Add(no.Mul(one.Sub(choice)))
 		case truth != 0:
 			no = yes
 		}
 		known = append(known, no)
 	})
-	c.Keep(v, known, certain)
+	c.Learn(v, known, certain)
 	return nil
 }
 

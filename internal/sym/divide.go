@@ -112,7 +112,7 @@ func floorBy(e Expr, k int64) Expr {
 	remainder, k = remainder.quotient(g), k/g
 	if inner, rest, ok := remainder.onlyFloor(); ok {
 		a := inner.args[1].c
-		if ak, fits := mulInts(a, k); fits {
+		if ak, fits := mulInts(a, k); fits && ak <= largestDivisor {
 			if x := inner.args[0].Add(rest.scale(a)); !x.unevaluated() {
 				return quotient.Add(floorBy(x, ak))
 			}
@@ -125,6 +125,10 @@ func floorBy(e Expr, k int64) Expr {
 	}
 	return quotient.Add(makeAtom(floorDiv, remainder, Const(k)))
 }
+
+// largestDivisor is the largest product of two divisors that one division replaces: code that computes with a larger one
+// would leave 64 bits.
+const largestDivisor = 1 << 56
 
 // onlyFloor returns the atom of the only term that is a floor division by a positive constant with coefficient 1, and
 // the other terms.

@@ -1,6 +1,9 @@
 package sym
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // Measure bounds integers as a machine computes them. It has a range for each name, and returns for an expression the
 // range of its value and the largest magnitude in its computation: of every partial sum, every partial product and
@@ -88,8 +91,8 @@ func (m *Measure) atom(a *atom) (value interval, size int64) {
 	return value, size
 }
 
-// extremum returns the value of a minimum or a maximum of sums of names that have one value each; ok is false for other
-// atoms. Code only compares the sums, and partial sums may wrap, so each sum may be any number of 64 bits.
+// extremum returns the value of a minimum or a maximum of polynomials of names that have one value each; ok is false for
+// other atoms. Code only compares the polynomials, and partial results may wrap, so each may be any number of 64 bits.
 func (m *Measure) extremum(a *atom) (value int64, ok bool) {
 	if !choice(a) {
 		return 0, false
@@ -101,14 +104,14 @@ func (m *Measure) extremum(a *atom) (value int64, ok bool) {
 	return value, err == nil
 }
 
-// choice reports whether an atom is a minimum or a maximum of sums of names and of such atoms.
+// choice reports whether an atom is a minimum or a maximum of polynomials of names and of such atoms.
 func choice(a *atom) bool {
 	if a.kind != minimum && a.kind != maximum {
 		return false
 	}
 	for _, x := range a.args {
 		for _, t := range x.terms() {
-			if t.coef != 1 && t.coef != -1 || len(t.atoms) != 1 || t.atoms[0].kind != variable && !choice(t.atoms[0]) {
+			if slices.ContainsFunc(t.atoms, func(b *atom) bool { return b.kind != variable && !choice(b) }) {
 				return false
 			}
 		}

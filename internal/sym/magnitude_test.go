@@ -69,6 +69,7 @@ func exprsOf(terms []Term) (list []Expr) {
 func TestMeasureLimits(t *testing.T) {
 	m := NewMeasure()
 	m.Set(User("z"), Range{0, 0})
+	m.Set(User("k"), Range{1<<31 - 1, 1<<31 - 1})
 	m.Set(User("n"), Range{0, 1 << 40})
 	for text, want := range map[string]bool{
 		"n":                            true,
@@ -82,6 +83,10 @@ func TestMeasureLimits(t *testing.T) {
 		"n*n//n":                       false,
 		"(n*n + 1)//n":                 false,
 		"min(n*n, 3)":                  false,
+		"min(k*k, 3)":                  true,
+		"min(max(2 - k*k, z), 3)":      true,
+		"min(k*k*k, 3)":                false,
+		"max(k*k, 3)":                  false,
 		"(n*n + 1)%16":                 false,
 		"max(n, 7)*1048000":            true,
 		"unknown":                      false,

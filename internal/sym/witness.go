@@ -3,6 +3,7 @@ package sym
 import (
 	"math"
 	"math/bits"
+	"slices"
 )
 
 // witnesses is the number of bindings that are tried before a proof.
@@ -80,6 +81,17 @@ func (q *query) refuted(e Expr) bool {
 		}
 	}
 	return false
+}
+
+// Differ reports whether a and b differ at some bindings within the ranges that are tried. It is much quicker than a
+// proof; expressions that it does not tell apart may still differ.
+func (d *Dims) Differ(a, b Expr) bool {
+	list := slices.Concat(a.Vars(), b.Vars())
+	slices.SortFunc(list, Name.Compare)
+	list = slices.Compact(list)
+	names, bindings := NewNames(list), d.Spread(list)
+	x, y := names.ValuesAt(a, bindings), names.ValuesAt(b, bindings)
+	return x.exceeds(y) || y.exceeds(x)
 }
 
 // Values has an expression's values at bindings; Has says whether there is one.

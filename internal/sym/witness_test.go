@@ -73,3 +73,32 @@ func TestExtremumByWitnesses(t *testing.T) {
 		}
 	}
 }
+
+// TestDiffer tells apart expressions that differ somewhere within the ranges, and no others.
+func TestDiffer(t *testing.T) {
+	d := NewDims()
+	d.Set(User("n"), Range{0, 10})
+	d.Set(User("m"), Range{0, NoMax})
+	for _, c := range []struct {
+		a, b string
+		want bool
+	}{
+		{"n", "n", false},
+		{"n + m", "n + m + 1", true},
+		{"min(n, 10)", "n", false},
+		{"min(n, 9)", "n", true},
+		{"(n + m)//max(n + m, 1)*min(n + m, 1)", "min(n + m, 1)", false},
+		{"(n + m)//max(n + m, 1)", "1", true},
+		{"-9223372036854775808*-1 - 9223372036854775781", "27", false},
+		{"m*m*m*m*m*m*m*m", "m*m*m*m*m*m*m*m", false},
+	} {
+		a, errA := Parse(c.a)
+		b, errB := Parse(c.b)
+		if errA != nil || errB != nil {
+			t.Fatal(errA, errB)
+		}
+		if got := d.Differ(a, b); got != c.want {
+			t.Errorf("%s and %s: %v, want %v", c.a, c.b, got, c.want)
+		}
+	}
+}
