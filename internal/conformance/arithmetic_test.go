@@ -3,6 +3,8 @@ package conformance
 import (
 	"errors"
 	"fmt"
+	"math"
+	"regexp"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -123,4 +125,58 @@ func TestIntegersOfShapes(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestIntegersOutside runs divisors of 0 and indices that do not count from the end, on each target: an error of the
+// run. Div and the remainders alone give 0.
+func TestIntegersOutside(t *testing.T) {
+	const (
+		quotient = "%d: i64[3] = divisor(%y)\n%z: i64[3] = div(%x, %d)"
+		indices  = "%d: u64[3] = cast(%y) {to = dtype u64}\n"
+		chosen   = indices + "%z: i64[3] = gather(%x, %d) {axis = int 0}"
+	)
+	least := int64(math.MinInt64)
+	said := regexp.MustCompile(`an index|index -?\d+ for an extent of 3|divisor|divided by 0`)
+	for name, c := range map[string]struct {
+		body string
+		y    []int64
+		want []int64 // nil: an error
+	}{
+		"a divisor":          {quotient, []int64{1, -1, least}, []int64{7, 9, 1}},
+		"a divisor of 0":     {quotient, []int64{1, 0, 3}, nil},
+		"no check":           {"%z: i64[3] = div(%x, %y)", []int64{-2, 0, -1}, []int64{-3, 0, least}},
+		"a remainder":        {"%z: i64[3] = floormod(%x, %y)", []int64{-2, 0, -1}, []int64{-1, 0, 0}},
+		"an index":           {"%z: i64[3] = gather(%x, %y) {axis = int 0}", []int64{-1, 0, 2}, []int64{least, 7, least}},
+		"an unsigned index":  {chosen, []int64{1, 0, 1}, []int64{-9, 7, -9}},
+		"an index of 2^64-1": {chosen, []int64{1, 0, -1}, nil},
+		"one of each":        {indices + "%z: i64[3] = gather_elements(%x, %d) {axis = int 0}", []int64{1, 0, -3}, nil},
+	} {
+		text := "weir 1\nir @t {\nmain @main(%x: i64[3], %y: i64[3]) {\n" + c.body + "\nreturn %z\n}\n}\n"
+		x, y := tensor.Of(7, -9, least), tensor.Of(c.y...)
+		for _, target := range []weir.Target{"", weir.Portable, weir.Reference} {
+			err := outside(t, text, target, x, y, c.want)
+			told := errors.Is(err, weir.ErrInput) && said.MatchString(fmt.Sprint(err))
+			if (err == nil) != (c.want != nil) || err != nil && !told {
+				t.Errorf("%s, target %q: %v", name, target, err)
+			}
+		}
+	}
+}
+
+// outside runs a text on two vectors, and compares the result if want is not nil.
+func outside(t *testing.T, text string, target weir.Target, x, y *tensor.Tensor, want []int64) error {
+	in := weir.Inputs{}
+	for name, v := range map[string]*tensor.Tensor{"x": x, "y": y} {
+		w, err := values.ToWeir(v)
+		if err != nil {
+			return err
+		}
+		defer w.Close()
+		in[name] = w
+	}
+	var results []*tensor.Tensor
+	if want != nil {
+		results = append(results, tensor.Of(want...))
+	}
+	return runArithmetic(t, []byte(text), weir.Options{Threads: 1, Target: target}, in, results)
 }

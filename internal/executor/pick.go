@@ -57,7 +57,7 @@ func (c *Call) pick(s *program.Copy) error {
 	index, dt := bytesOf(of), c.x.program.Tensors[s.Pick.Index].DType
 	count := of.Bytes / int64(dt.Bits()/8)
 	for i := range count {
-		if p := numbered(s.Pick, dtype.LoadInt(dt, index, i)); p < 0 || p >= s.Pick.Rows {
+		if p := numbered(s.Pick, dt, index, i); p < 0 || p >= s.Pick.Rows {
 			return diag.Inputf("an index is %d, outside [0, %d]", p, s.Pick.Rows-1).AtNode(s.Pick.Source, "")
 		}
 	}
@@ -79,7 +79,7 @@ func (c *Call) pick(s *program.Copy) error {
 					return c.ctx.Err()
 				}
 			}
-			begin, number := int64(0), numbered(s.Pick, dtype.LoadInt(dt, index, i))
+			begin, number := int64(0), numbered(s.Pick, dt, index, i)
 			for axis := leading - 1; axis >= 0; axis-- {
 				begin += number % shape[axis] * p.at[axis]
 				number /= shape[axis]
@@ -126,9 +126,10 @@ func (p *picker) settle(c *Call, shape []int64) (err error) {
 // forgetAfter is about the number of file bytes that rows touch before the file's pages are unmapped.
 const forgetAfter = 4 << 20
 
-// numbered returns an index as a row number: negative indices count from the end.
-func numbered(p *program.Pick, index int64) int64 {
-	if index < 0 {
+// numbered returns index i as a row number: negative indices count from the end.
+func numbered(p *program.Pick, dt dtype.DType, indices []byte, i int64) int64 {
+	index := dtype.LoadInt(dt, indices, i)
+	if index < 0 && dt.IsSigned() {
 		index += p.Rows
 	}
 	return index

@@ -14,7 +14,8 @@ import (
 
 // largestUsual is the largest usual value of a dimension without an upper end, by the width of the type in which its
 // arithmetic is done: elements that leave the type for smaller values are forgotten. Narrower types are for data.
-var largestUsual = map[dtype.DType]int64{dtype.I64: 1 << 20, dtype.I32: 1 << 10, dtype.U32: 1 << 10}
+var largestUsual = map[dtype.DType]int64{dtype.I64: 1 << 20, dtype.I32: 1 << 10, dtype.U32: 1 << 10,
+	dtype.Bool: 1 << 20}
 
 // halfExtent is half of the largest dimension for which what is known of i64 is certain. Products of two dimensions of
 // 2^31 fit 64 bits, while Measure counts to 2^61: doubling each dimension multiplies such a product by four.
@@ -124,7 +125,7 @@ func (c *Inference) within(v *Value, seen map[*Value]bool) (list []sym.Cond) {
 	}
 	dt := v.Type.DType
 	for _, e := range c.meant[v] {
-		if dt != dtype.I64 && !c.fits(dt, e, certainly(dt)) {
+		if dt != dtype.I64 && dt != dtype.Bool && !c.fits(dt, e, certainly(dt)) {
 			list = append(list, sym.Cond{A: sym.Const(dt.MinInt()), B: e},
 				sym.Cond{A: e, B: sym.Const(int64(dt.MaxInt()))})
 		}

@@ -290,7 +290,7 @@ func (s *running) pick(step *Copy, from *tensor.Tensor) (*tensor.Tensor, error) 
 	size := elements(row)
 	for i := range of.Len() {
 		p, rows := of.Int(i), step.Pick.Rows
-		if p < 0 {
+		if p < 0 && of.DType().IsSigned() {
 			p += rows
 		}
 		if p < 0 || p >= rows {

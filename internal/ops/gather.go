@@ -23,7 +23,7 @@ func init() {
 }
 
 // Gather takes slices of x along an axis by index; negative indices count from the end. The indices' axes replace the
-// axis.
+// axis. Unsigned indices do not count from the end, also not those of 64 bits that are above the greatest i64.
 func Gather(b *ir.Builder, x, indices *ir.Value, axis int64) *ir.Value {
 	return b.Op("gather", ir.Attrs{"axis": axis}, x, indices)
 }
@@ -54,9 +54,11 @@ func (k *Nest) position(index loop.Expr, extent sym.Expr) sym.Expr {
 	return k.Check("p", wide, sym.Const(0), extent.Sub(one), outside)
 }
 
-// positionOf is position in the reference: it returns an error if the index is out of range.
-func positionOf(n *ir.Node, index, extent int64) (int64, error) {
-	if index < -extent || index >= extent {
+// positionOf is position in the reference, for element i of the indices: it returns an error if the index is out of
+// range.
+func positionOf(n *ir.Node, indices *tensor.Tensor, i, extent int64) (int64, error) {
+	index := indices.Int(i)
+	if index < -extent || index >= extent || index < 0 && !indices.DType().IsSigned() {
 		return 0, diag.Inputf("index %d for an extent of %d", index, extent).AtNode(n.Source, n.Op.Name())
 	}
 	if index < 0 {
@@ -119,8 +121,7 @@ func gatherMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Te
 	}
 	strides, flat := tensor.Strides(x.Shape()), int64(0)
 	tensor.Each(out.Shape(), func(at []int64) {
-		index := indices.Int(broadcastFlat(at[axis:axis+indices.Rank()], indices.Shape()))
-		p, wrong := positionOf(n, index, x.Shape()[axis])
+		p, wrong := positionOf(n, indices, broadcastFlat(at[axis:axis+indices.Rank()], indices.Shape()), x.Shape()[axis])
 		if wrong != nil {
 			err = wrong
 			return
@@ -194,7 +195,7 @@ func gatherElementsMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*t
 	}
 	strides, flat := tensor.Strides(x.Shape()), int64(0)
 	tensor.Each(out.Shape(), func(at []int64) {
-		p, wrong := positionOf(n, indices.Int(flat), x.Shape()[axis])
+		p, wrong := positionOf(n, indices, flat, x.Shape()[axis])
 		if wrong != nil {
 			err = wrong
 			return
@@ -274,7 +275,7 @@ func gatherNDMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.
 		from := append([]int64{}, at[:batch]...)
 		row := tensor.Offset(tensor.Strides(lead), at[:len(lead)]) * int64(depth)
 		for i := range depth {
-			p, wrong := positionOf(n, indices.Int(row+int64(i)), x.Shape()[batch+i])
+			p, wrong := positionOf(n, indices, row+int64(i), x.Shape()[batch+i])
 			if wrong != nil {
 				err = wrong
 				return

@@ -177,12 +177,8 @@ func known2(c *ir.Inference, v *ir.Value, f loop.BinaryOp, a, b *ir.Value) {
 			out = append(out, e)
 		}
 	})
-	switch certain := certainA && certainB; {
-	case !ok || f.Test() && !fewChoices(out):
-	case f == loop.Add || f == loop.Sub || f == loop.Mul:
-		c.Learn(v, out, certain)
-	default: // never outside the range of the operands
-		c.Keep(v, out, certain)
+	if ok && (!f.Test() || fewChoices(out)) {
+		c.Learn(v, out, certainA && certainB)
 	}
 }
 

@@ -66,7 +66,7 @@ func resampleMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.
 		sum := 0.0
 		for t := range taps {
 			row := at[axis]*taps + t
-			p, wrong := positionOf(n, indices.Int(row), x.Shape()[axis])
+			p, wrong := positionOf(n, indices, row, x.Shape()[axis])
 			if wrong != nil {
 				err = wrong
 				return

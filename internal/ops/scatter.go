@@ -106,7 +106,7 @@ func scatterElementsMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*
 	}
 	strides, flat := tensor.Strides(out.Shape()), int64(0)
 	tensor.Each(indices.Shape(), func(at []int64) {
-		p, wrong := positionOf(n, indices.Int(flat), out.Shape()[axis])
+		p, wrong := positionOf(n, indices, flat, out.Shape()[axis])
 		if wrong != nil {
 			err = wrong
 			return
@@ -168,7 +168,7 @@ func scatterNDMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor
 		row := tensor.Offset(tensor.Strides(lead), at[:len(lead)]) * int64(depth)
 		var to []int64
 		for i := range depth {
-			p, wrong := positionOf(n, indices.Int(row+int64(i)), out.Shape()[i])
+			p, wrong := positionOf(n, indices, row+int64(i), out.Shape()[i])
 			if wrong != nil {
 				err = wrong
 				return

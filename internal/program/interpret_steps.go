@@ -448,7 +448,7 @@ func (r *run) pick(s *Copy, stream int) error {
 	width, done := int64(from.DType.Bits()/8), int64(0)
 	for i := range count(of.Shape) {
 		p := dtype.LoadInt(of.DType, of.Data, i)
-		if p < 0 {
+		if p < 0 && of.DType.IsSigned() {
 			p += s.Pick.Rows
 		}
 		if p < 0 || p >= s.Pick.Rows {

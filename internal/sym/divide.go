@@ -126,8 +126,8 @@ func floorBy(e Expr, k int64) Expr {
 	return quotient.Add(makeAtom(floorDiv, remainder, Const(k)))
 }
 
-// largestDivisor is the largest product of two divisors that one division replaces: code that computes with a larger one
-// would leave 64 bits.
+// largestDivisor is the largest product of two divisors that one division replaces: code that computes with a larger
+// one would leave 64 bits.
 const largestDivisor = 1 << 56
 
 // onlyFloor returns the atom of the only term that is a floor division by a positive constant with coefficient 1, and

@@ -91,8 +91,9 @@ func (m *Measure) atom(a *atom) (value interval, size int64) {
 	return value, size
 }
 
-// extremum returns the value of a minimum or a maximum of polynomials of names that have one value each; ok is false for
-// other atoms. Code only compares the polynomials, and partial results may wrap, so each may be any number of 64 bits.
+// extremum returns the value of a minimum or a maximum of polynomials of names that have one value each; ok is false
+// for other atoms. Code only compares the polynomials, and partial results may wrap, so each may be any number of 64
+// bits.
 func (m *Measure) extremum(a *atom) (value int64, ok bool) {
 	if !choice(a) {
 		return 0, false

@@ -31,9 +31,10 @@ type numbers struct {
 // sum is a graph of arithmetic under construction.
 type sum struct {
 	*drawing
-	made   []numbers
-	sizes  map[string]int64
-	inputs []*tensor.Tensor
+	made    []numbers
+	hollows []hollow
+	sizes   map[string]int64
+	inputs  []*tensor.Tensor
 }
 
 var (
@@ -97,6 +98,7 @@ func (s *sum) argument() {
 	name := s.fresh("x")
 	s.graph.Input = append(s.graph.Input, wire.TensorValue(name, wire.DataTypeOf(dtype.I8), dims...))
 	s.inputs = append(s.inputs, tensor.Must(tensor.New(dtype.I8, shape...)))
+	s.hollows = append(s.hollows, hollow{name, shape})
 	s.node("Shape", whole(dtype.I64, shape...), []numbers{{name: name}})
 }
 
@@ -274,7 +276,7 @@ func (s *sum) step() {
 	}()
 	steps := []func(){s.cast, s.cast, s.cast, s.arithmetic, s.arithmetic, s.arithmetic, s.arithmetic, s.quotient,
 		s.compare, s.one, s.where, s.reduce, s.reduce, s.gather, s.slice, s.concat, s.ranges, s.filled, s.reshape,
-		s.branch, s.bits}
+		s.branch, s.bits, s.logic, s.shift, s.clip, s.sums, s.turn, s.turn}
 	steps[s.IntN(len(steps))]()
 }
 
@@ -320,27 +322,32 @@ func (s *sum) arithmetic() {
 	s.node(o.name, zip(a.dt, o.f, a, b), []numbers{a, b})
 }
 
-// quotient adds a division, rounded toward zero, or a remainder with the sign of the divisor or of the dividend.
+// quotient adds a division, rounded toward zero, or a remainder with the sign of the divisor or of the dividend. Both
+// are 0 if the divisor is 0.
 func (s *sum) quotient() {
 	a := s.any(isInteger)
 	b := s.operand(a)
-	if slices.ContainsFunc(b.list, func(x *big.Int) bool { return x.Sign() == 0 }) {
-		return
+	add := func(op string, f func(x, y *big.Int) *big.Int, attributes ...*wire.AttributeProto) {
+		s.node(op, zip(a.dt, func(x, y *big.Int) *big.Int {
+			if y.Sign() == 0 {
+				return y
+			}
+			return f(x, y)
+		}, a, b), []numbers{a, b}, attributes...)
 	}
 	switch s.IntN(3) {
 	case 0:
-		s.node("Div", zip(a.dt, func(x, y *big.Int) *big.Int { return new(big.Int).Quo(x, y) }, a, b), []numbers{a, b})
+		add("Div", func(x, y *big.Int) *big.Int { return new(big.Int).Quo(x, y) })
 	case 1:
-		s.node("Mod", zip(a.dt, func(x, y *big.Int) *big.Int {
+		add("Mod", func(x, y *big.Int) *big.Int {
 			r := new(big.Int).Rem(x, y)
 			if r.Sign() != 0 && r.Sign() != y.Sign() {
 				r.Add(r, y)
 			}
 			return r
-		}, a, b), []numbers{a, b})
+		})
 	default:
-		s.node("Mod", zip(a.dt, func(x, y *big.Int) *big.Int { return new(big.Int).Rem(x, y) }, a, b), []numbers{a, b},
-			wire.IntAttribute("fmod", 1))
+		add("Mod", func(x, y *big.Int) *big.Int { return new(big.Int).Rem(x, y) }, wire.IntAttribute("fmod", 1))
 	}
 }
 

@@ -71,6 +71,15 @@ func EdgesOfIntegers() (list []IntegerEdge) {
 			c := d.constant(tensor.Of(true, false)).name
 			return op(d, "Add", []string{shape, op(d, "Where", []string{c, d.ints(3).name, d.ints(math.MinInt64).name})})
 		})
+	edge("a comparison at the end", []int64{0}, tensor.Of(int64(1)), func(d *drawing, _, shape string) string {
+		below := op(d, "Add", []string{shape, d.ints(-128).name})
+		return cast(d, op(d, "Less", []string{below, d.ints(math.MaxInt64).name}), dtype.I64)
+	})
+	edge("a slice in the least step", []int64{far}, tensor.Of(int64(1)), func(d *drawing, x, _ string) string {
+		at := op(d, "ReduceSum", []string{d.ints(far, -far).name}, wire.IntAttribute("keepdims", 1))
+		cut := op(d, "Slice", []string{x, at, d.ints(math.MinInt64).name, d.ints(0).name, d.ints(math.MinInt64).name})
+		return op(d, "Shape", []string{cut}, wire.IntAttribute("end", 1))
+	})
 	for _, c := range []struct {
 		name             string
 		begin, end, want int64

@@ -1,7 +1,6 @@
 package conformancetest
 
 import (
-	"cmp"
 	"math"
 	"math/big"
 	"slices"
@@ -52,36 +51,46 @@ func (s *sum) bound() numbers {
 	return s.fixed(s.literal(dtype.I64, 1))
 }
 
+// ends returns the first index of a slice of an axis, and its number of elements.
+func ends(begin, end *big.Int, extent, step int64) (first, count int64) {
+	clamp := func(x *big.Int, low, high int64) int64 {
+		if x.Sign() < 0 {
+			x = new(big.Int).Add(x, big.NewInt(extent))
+		}
+		switch {
+		case x.Cmp(big.NewInt(low)) < 0:
+			return low
+		case x.Cmp(big.NewInt(high)) > 0:
+			return high
+		}
+		return x.Int64()
+	}
+	if extent == 0 {
+		return 0, 0
+	}
+	low, high := int64(0), extent
+	if step < 0 {
+		low, high = -1, extent-1
+	}
+	first = clamp(begin, 0, high)
+	way, by := big.NewInt(clamp(end, low, high)-first), big.NewInt(step)
+	if way.Sign() != by.Sign() {
+		return first, 0
+	}
+	count = new(big.Int).Quo(way.Abs(way).Sub(way, big.NewInt(1)), by.Abs(by)).Int64() + 1
+	return first, count
+}
+
 // slice adds a slice.
 func (s *sum) slice() {
 	v := s.any(func(v numbers) bool { return !v.scalar })
 	begin, end := s.bound(), s.bound()
 	step := []int64{1, 1, 1, 2, 3, -1, -2, math.MaxInt64, math.MinInt64}[s.IntN(9)]
-	out, extent := numbers{dt: v.dt}, big.NewInt(int64(len(v.list)))
-	clamp := func(x, low, high *big.Int) *big.Int {
-		if x.Sign() < 0 {
-			x = new(big.Int).Add(x, extent)
-		}
-		if x.Cmp(low) < 0 {
-			x = low
-		}
-		if x.Cmp(high) > 0 {
-			x = high
-		}
-		return x
-	}
-	low, high := big.NewInt(0), extent
-	if step < 0 {
-		high = new(big.Int).Sub(extent, big.NewInt(1))
-	}
-	at := clamp(begin.list[0], low, high)
-	if step < 0 {
-		low = big.NewInt(-1)
-	}
-	last := clamp(end.list[0], low, high)
-	for len(v.list) > 0 && at.Cmp(last)*cmp.Compare(step, 0) < 0 {
-		out.list = append(out.list, v.list[at.Int64()])
-		at = new(big.Int).Add(at, big.NewInt(step))
+	at, count := ends(begin.list[0], end.list[0], int64(len(v.list)), step)
+	out := numbers{dt: v.dt}
+	for range count {
+		out.list = append(out.list, v.list[at])
+		at += step
 	}
 	s.node("Slice", out, []numbers{v, begin, end, s.fixed(whole(dtype.I64, 0)), s.fixed(whole(dtype.I64, step))})
 }

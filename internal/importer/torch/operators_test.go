@@ -137,6 +137,39 @@ func TestGraph(t *testing.T) {
 	}
 }
 
+// TestIntegers shows that quotients by integers that may be 0 check them, and that indices that do not count from the
+// end become unsigned.
+func TestIntegers(t *testing.T) {
+	number := func(n int) string { return fmt.Sprintf(`, {"name": "other", "arg": {"as_int": %d}}`, n) }
+	tensor := `, {"name": "other", "arg": {"as_tensor": {"name": "x"}}}`
+	mode := func(name string) string { return `, {"name": "rounding_mode", "arg": {"as_string": "` + name + `"}}` }
+	const at = `, {"name": "dim", "arg": {"as_int": 0}}, {"name": "index", "arg": {"as_tensor": {"name": "x"}}}`
+	for _, c := range []struct {
+		node, has string
+		want      bool
+	}{
+		{node("aten.floor_divide.default", self+tensor), "= divisor(", true},
+		{node("aten.floor_divide.default", self+number(0)), "= divisor(", true},
+		{node("aten.floor_divide.default", self+number(3)), "= divisor(", false},
+		{node("aten.remainder.Tensor", self+tensor), "= divisor(", true},
+		{node("aten.remainder.Scalar", self+number(-2)), "= divisor(", false},
+		{node("aten.fmod.Tensor", self+tensor), "= divisor(", true},
+		{node("aten.div.Tensor_mode", self+tensor+mode("trunc")), "= divisor(", true},
+		{node("aten.div.Tensor_mode", self+tensor+mode("floor")), "= divisor(", true},
+		{node("aten.div.Tensor", self+tensor), "= divisor(", false},
+		{node("aten.gather.default", self+at), "to = dtype u64", true},
+		{node("aten.embedding.default", `{"name": "weight", "arg": {"as_tensor": {"name": "x"}}},
+			{"name": "indices", "arg": {"as_tensor": {"name": "x"}}}`), "to = dtype u64", true},
+	} {
+		m, err := parseGraph(bytes.Replace(program(c.node, "", ""), []byte(`"dtype": 7`), []byte(`"dtype": 5`), 1))
+		if err != nil {
+			t.Error(c.node, err)
+		} else if text := m.String(); strings.Contains(text, c.has) != c.want {
+			t.Errorf("%s becomes\n%s", c.node, text)
+		}
+	}
+}
+
 // TestGuards shows that torch's guards on sizes become conditions, and that a guard that cannot be read refuses the
 // file.
 func TestGuards(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/sym"
 )
 
 // rule builds the results of a node, in order.
@@ -125,8 +126,8 @@ func init() {
 	}
 	for name, r := range map[string]rule{
 		"add": scaled(ops.Add, false), "sub": scaled(ops.Sub, false), "rsub": scaled(ops.Sub, true),
-		"mul": pairs(false, times), "div": binaryOf(true, ops.Div), "remainder": binaryOf(false, ops.FloorMod),
-		"fmod": binaryOf(false, ops.Rem),
+		"mul": pairs(false, times), "div": binaryOf(true, ops.Div), "remainder": pairs(false, quotients(ops.FloorMod)),
+		"fmod": pairs(false, quotients(ops.Rem)),
 		"eq":   binaryOf(false, ops.Eq), "ne": binaryOf(false, ops.Ne), "lt": orderedOf(ops.Lt), "le": orderedOf(ops.Le),
 		"gt": orderedOf(ops.Gt), "ge": orderedOf(ops.Ge),
 		"bitwise_and": binaryOf(false, ops.And), "bitwise_or": binaryOf(false, ops.Or),
@@ -194,7 +195,7 @@ func divide(c *call) []*ir.Value {
 	case mode == "floor":
 		return one(floorDivide(c, v[0], v[1]))
 	case v[0].Type.DType.IsInt():
-		return one(c.binary(ops.Div, v[0], v[1]))
+		return one(quotients(ops.Div)(c, v[0], v[1]))
 	}
 	return one(c.unary(ops.Trunc, c.binary(ops.Div, v[0], v[1])))
 }
@@ -229,11 +230,30 @@ func signum(c *call) []*ir.Value {
 	return one(c.unary(ops.Sign, x))
 }
 
+// quotients returns a function that divides; integers by 0 are an error of the run.
+func quotients(op ops.BinaryFunction) func(c *call, x, y *ir.Value) *ir.Value {
+	return func(c *call, x, y *ir.Value) *ir.Value {
+		if x.Type.DType.IsInt() {
+			y = c.divisor(y)
+		}
+		return c.binary(op, x, y)
+	}
+}
+
+// divisor returns integers of which none may be 0.
+func (c *call) divisor(y *ir.Value) *ir.Value {
+	if c.all(y, func(e sym.Expr) bool { return c.Dims().EQ(sym.Const(0), e) == sym.No }) {
+		return y
+	}
+	return ops.Divisor(c.Builder, y)
+}
+
 // floorDivide returns the quotient rounded down.
 func floorDivide(c *call, x, y *ir.Value) *ir.Value {
 	if !x.Type.DType.IsInt() {
 		return c.unary(ops.Floor, c.binary(ops.Div, x, y))
 	}
+	y = c.divisor(y)
 	whole := c.binary(ops.Div, x, y)
 	if !x.Type.DType.IsSigned() {
 		return whole

@@ -22,16 +22,32 @@ func init() {
 }
 
 func embedding(c *call) []*ir.Value {
-	return one(ops.Gather(c.Builder, c.tensor("weight"), c.tensor("indices"), 0))
+	return one(ops.Gather(c.Builder, c.tensor("weight"), c.positions("indices"), 0))
+}
+
+// positions returns a tensor of indices that do not count from the end: a negative one is out of range.
+func (c *call) positions(name string) *ir.Value {
+	at := c.tensor(name)
+	known := c.all(at, func(e sym.Expr) bool { return c.Dims().LE(sym.Const(0), e) == sym.Yes })
+	if known || !at.Type.DType.IsInt() || !at.Type.DType.IsSigned() {
+		return at
+	}
+	return ops.Cast(c.Builder, ops.Cast(c.Builder, at, dtype.I64), dtype.U64)
+}
+
+// all reports whether each element of a tensor is known and ok.
+func (c *call) all(x *ir.Value, ok func(e sym.Expr) bool) bool {
+	known, certain := c.Knows(x)
+	return certain && known != nil && !slices.ContainsFunc(known, func(e sym.Expr) bool { return !ok(e) })
 }
 
 // indexSelect is a rule for the slices of self at the indices of a vector along an axis.
 func indexSelect(c *call) []*ir.Value {
 	x := c.tensor("self")
 	if len(x.Type.Shape) == 0 {
-		return one(ops.Reshape(c.Builder, ops.Gather(c.Builder, ops.Reshape(c.Builder, x, unit), c.tensor("index"), 0)))
+		return one(ops.Reshape(c.Builder, ops.Gather(c.Builder, ops.Reshape(c.Builder, x, unit), c.positions("index"), 0)))
 	}
-	return one(ops.Gather(c.Builder, x, c.tensor("index"), int64(c.axis("dim", 0, len(x.Type.Shape)))))
+	return one(ops.Gather(c.Builder, x, c.positions("index"), int64(c.axis("dim", 0, len(x.Type.Shape)))))
 }
 
 // withAxis returns a tensor with at least one axis: a scalar becomes a vector of one element.
@@ -50,7 +66,7 @@ func (c *call) isEmpty(x *ir.Value) bool {
 
 // gather is a rule for the elements of self at index along an axis.
 func gather(c *call) []*ir.Value {
-	x, at := c.tensor("self"), c.tensor("index")
+	x, at := c.tensor("self"), c.positions("index")
 	axis := int64(c.axis("dim", 0, len(x.Type.Shape)))
 	if c.isEmpty(at) { // the indices may have another rank then
 		return one(ops.Expand(c.Builder, c.constantOf(x.Type.DType, 0), at.Type.Shape...))

@@ -105,7 +105,7 @@ func scatter(how string) rule {
 		if c.isEmpty(c.tensor("index")) { // the indices may have another rank then
 			return one(self)
 		}
-		x, at := c.withAxis(self), c.withAxis(c.tensor("index"))
+		x, at := c.withAxis(self), c.withAxis(c.positions("index"))
 		s := &scattering{c: c, at: at, axis: int64(c.axis("dim", 0, len(self.Type.Shape)))}
 		if c.has("src") {
 			s.from = c.leading(ops.Cast(c.Builder, c.withAxis(c.tensor("src")), x.Type.DType), at.Type.Shape)

@@ -34,7 +34,11 @@ func cut(c *convert.Call, start, end, extent sym.Expr, step int64) (begin, lengt
 	if step < 0 {
 		way, step = way.Neg(), -step
 	}
-	return c.Dims().Simplify(begin), c.Dims().Simplify(way.CeilDiv(sym.Const(step)).Max(zero))
+	length = way.CeilDiv(sym.Const(step))
+	if step == longestAxis {
+		length = way.Min(sym.Const(1))
+	}
+	return c.Dims().Simplify(begin), c.Dims().Simplify(length.Max(zero))
 }
 
 // longestAxis is a length that no axis has: a bound at least as far from 0 stands for an end of the axis.
@@ -105,10 +109,11 @@ func slice(c *convert.Call) []*ir.Value {
 	}
 	for i, a := range axes {
 		axis := c.Axis(a, rank)
-		step[axis] = steps[i]
 		begin[axis], extent[axis] = cut(i, x.Type.Shape[axis])
 		if n, ok := extent[axis].Const(); ok && n == 0 { // it may begin anywhere
-			begin[axis], step[axis] = sym.Const(0), 1
+			begin[axis] = sym.Const(0)
+		} else if steps[i] != longestAxis && steps[i] != -longestAxis {
+			step[axis] = steps[i]
 		}
 	}
 	return convert.One(ops.Slice(c.Builder, x, begin, extent, step))
@@ -118,10 +123,12 @@ func slice(c *convert.Call) []*ir.Value {
 func cutAtRun(c *convert.Call, x *ir.Value, axes, steps []int64) func(i int, extent sym.Expr) (begin, length sym.Expr) {
 	b := c.Builder
 	extents, low, high := make([]sym.Expr, len(axes)), make([]sym.Expr, len(axes)), make([]sym.Expr, len(axes))
+	most := make([]sym.Expr, len(axes)) // of a length
 	stride, round := make([]sym.Expr, len(axes)), make([]sym.Expr, len(axes))
 	for i, a := range axes {
 		extent := x.Type.Shape[c.Axis(a, len(x.Type.Shape))]
 		extents[i], high[i] = extent, extent
+		most[i] = c.Dims().Simplify(extent.CeilDiv(sym.Const(max(steps[i], -steps[i]))))
 		stride[i], round[i] = sym.Const(steps[i]), sym.Const(steps[i]-1)
 		if steps[i] < 0 {
 			low[i], high[i], round[i] = sym.Const(-1), extent.Sub(sym.Const(1)), sym.Const(steps[i]+1)
@@ -135,7 +142,7 @@ func cutAtRun(c *convert.Call, x *ir.Value, axes, steps []int64) func(i int, ext
 	way := ops.Binary(b, ops.Add, ops.Binary(b, ops.Sub, stop, first), c.Integers(round...))
 	length := ops.Binary(b, ops.Max, ops.Binary(b, ops.Div, way, c.Integers(stride...)), c.Number(0))
 	begins := bound(c, ops.Binary(b, ops.Max, first, c.Number(0)), extents)
-	lengths := bound(c, length, extents)
+	lengths := bound(c, length, most)
 	return func(i int, _ sym.Expr) (sym.Expr, sym.Expr) { return begins[i], lengths[i] }
 }
 
