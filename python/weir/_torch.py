@@ -27,8 +27,9 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from ._errors import Error
 from ._library import library
 from ._torch_norms import DECOMPOSITIONS
-from ._torch_program import TYPES, Compiled, is_integer, is_number, numbers_of, sizes_of, value_of
+from ._torch_program import TYPES, Compiled, is_integer, is_number, is_view, numbers_of, sizes_of, value_of
 
+_aten = torch.ops.aten
 _log = logging.getLogger("weir")
 
 
@@ -151,7 +152,19 @@ def _boxed_graph(gm: torch.fx.GraphModule, refused: set[str], spent: Collection[
     for node in missing:
         if node.name not in refused:
             _tell(node, "weir does not read it")
+    _leave_views(gm, refused)
     return _boxed_parts(gm, support, refused)
+
+
+def _leave_views(gm: torch.fx.GraphModule, refused: set[str]) -> None:
+    """Leaves to torch what reads or writes a view's memory by strides of its own, and the view: a part's result has no gaps."""
+    for node in gm.graph.nodes:
+        if node.target in (_aten.as_strided.default, _aten.as_strided_scatter.default):
+            refused.add(node.name)
+            view = node.args[0]
+            while is_view(view):
+                refused.add(view.name)
+                view = view.args[0]
 
 
 def _boxed(compiled: Compiled) -> Callable[[list[Any]], list[Any]]:
@@ -176,12 +189,30 @@ def _boxed_eager(gm: torch.fx.GraphModule) -> Callable[[list[Any]], list[Any]]:
     return run
 
 
+def _draws(node: torch.fx.Node) -> bool:
+    """Whether a node may draw random numbers, whose order decides their values."""
+    if isinstance(node.target, torch._ops.HigherOrderOperator):
+        return True
+    return isinstance(node.target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
+
+
+def _after(earlier: Any, target: Callable[..., Any], *args: Any, **named: Any) -> Any:
+    """Calls an operator, in a graph whose nodes are sorted by their arguments, after the node that has computed earlier."""
+    return target(*args, **named)
+
+
 def _boxed_parts(gm: torch.fx.GraphModule, support: _Support, refused: set[str]) -> Callable[[list[Any]], list[Any]]:
     """A graph of which weir computes some parts, and torch the rest."""
     graph = torch.fx.Graph()
     copies: dict[torch.fx.Node, torch.fx.Node] = {}
+    last: torch.fx.Node | None = None
     for node in gm.graph.nodes:
-        copies[node] = graph.node_copy(node, lambda n: copies[n])
+        copies[node] = copied = graph.node_copy(node, lambda n: copies[n])
+        if _draws(node) and not support.is_node_supported({}, node):
+            if last is not None:
+                copied.args = (last, copied.target, *copied.args)
+                copied.target = _after
+            last = copied
     copy = torch.fx.GraphModule(gm, graph)
     partitioner = CapabilityBasedPartitioner(copy, support, allows_single_node_partition=False)
     fused = partitioner.fuse_partitions(partitioner.propose_partitions())

@@ -49,12 +49,12 @@ TYPES = {
 _NAMES = {t: "bool" if t is torch.bool else f"{'bf' if c == 4 else 'iuf'[c]}{b}" for t, (c, b) in TYPES.items()}
 
 
-def _is_view(node: torch.fx.Node) -> bool:
+def is_view(node: torch.fx.Node) -> bool:
     """Whether a node's memory is that of its first argument, or whether it is one of several such tensors."""
     if node.op != "call_function":
         return False
     if node.target is operator.getitem:
-        return _is_view(node.args[0])
+        return is_view(node.args[0])
     return bool(getattr(node.target, "is_view", False))
 
 
@@ -239,7 +239,8 @@ class _Lent:
         """Sets the memory of an argument. A size is the extent of a tensor without elements.
 
         An argument of another type than the graph says is converted: the results of some of torch's kernels are wider
-        than torch's own description of them.
+        than torch's own description of them. So is one whose memory has the elements with the other sign, such as the
+        imaginary part of a conjugate.
         """
         if self.size is not None:
             t = self.told = self.size.shown(args)
@@ -247,6 +248,8 @@ class _Lent:
             t = args[self.place]
             if t.dtype is not self.dtype:
                 t = args[self.place] = t.to(self.dtype)
+            if t.is_neg():
+                t = args[self.place] = t.resolve_neg()
         if self.order is not None:
             t = t.permute(self.order)
         shape, stride = t.shape, t.stride()
@@ -392,13 +395,13 @@ class Compiled:
                 out[node] = (
                     node in self.places
                     or is_number(node)
-                    or (_is_view(node) and all(light(n) for n in node.all_input_nodes))
+                    or (is_view(node) and all(light(n) for n in node.all_input_nodes))
                 )
             return out[node]
 
         for node in returned:
             chain, base = [], node
-            while base not in self.places and _is_view(base) and all(light(n) for n in base.all_input_nodes[1:]):
+            while base not in self.places and is_view(base) and all(light(n) for n in base.all_input_nodes[1:]):
                 chain.append(base)
                 base = base.args[0]
                 if base in returned:
