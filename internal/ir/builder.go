@@ -18,6 +18,9 @@ type Builder struct {
 	// Instead builds a replacement for a node that Op is about to make, and returns its output; if it returns nil, the
 	// node is made. It applies to inner blocks too. If Instead is nil, nothing is replaced.
 	Instead func(b *Builder, op string, attrs Attrs, inputs []*Value) *Value
+	// Stretches: if a run decides which operand of a broadcast has an extent of 1, that operand repeats. Without it, such
+	// extents must be equal. It applies to inner blocks too.
+	Stretches bool
 }
 
 // NewBuilder returns a builder that appends to block.
@@ -27,7 +30,9 @@ func NewBuilder(c *Inference, block *Block) *Builder {
 
 // In returns a builder for an inner block, such as a region's body, with the same source.
 func (b *Builder) In(block *Block) *Builder {
-	return &Builder{Inference: b.Inference, Block: block, Source: b.Source, Operator: b.Operator, Instead: b.Instead}
+	inner := *b
+	inner.Block = block
+	return &inner
 }
 
 type buildError struct{ err error }
@@ -134,6 +139,9 @@ func (b *Builder) NodeWith(op string, attrs Attrs, regions []*Block, inputs ...*
 		b.Fail(err)
 	}
 	b.Dims().Grant(1)
+	if a, ok := def.(Aligner); ok && b.Stretches {
+		inputs = a.Align(b, inputs)
+	}
 	n := &Node{Op: def, Inputs: inputs, Attrs: attrs, Regions: regions, Source: b.Source}
 	b.Module.Operators = b.Module.Operators.Add(b.Source, b.Operator)
 	if err := def.Infer(b.Inference, n); err != nil {

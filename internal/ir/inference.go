@@ -21,6 +21,8 @@ type Inference struct {
 	narrowed []was                 // the ranges that conditions narrowed, in order
 	names    map[string]int        // of the module's values, for builders: how often a name was asked for
 	meant    map[*Value][]sym.Expr // elements that are not certain; see Learn
+	// Broadcasts are conditions of the module without which an operand would have to repeat.
+	Broadcasts []sym.Cond
 }
 
 // NewInference begins inference over a module; its Dims and Requires grow as nodes are inferred.
@@ -160,6 +162,26 @@ func (c *Inference) Tentative() (undo func() (more bool)) {
 // RequireEqual states that two extents are equal.
 func (c *Inference) RequireEqual(n *Node, a, b sym.Expr, why string) error {
 	return c.Require(n, sym.Cond{A: a, Rel: sym.EQ, B: b}, why)
+}
+
+// Equal reports whether two extents are proved to be equal, or a condition of the module says so.
+func (c *Inference) Equal(a, b sym.Expr) bool {
+	return c.Dims().EQ(a, b) == sym.Yes || slices.ContainsFunc(c.Module.Requires, func(r Require) bool {
+		return r.Cond.Rel == sym.EQ &&
+			(r.Cond.A.Equal(a) && r.Cond.B.Equal(b) || r.Cond.A.Equal(b) && r.Cond.B.Equal(a))
+	})
+}
+
+// AtEntry reports whether the inputs of a run decide all extents, before any data are computed.
+func (c *Inference) AtEntry(extents ...sym.Expr) bool {
+	for _, e := range extents {
+		for _, name := range e.Vars() {
+			if _, decided := c.Module.Limits[name]; decided {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // Fresh makes a data dimension of at most max. If max is sym.Unlimited, memory of that size is allocated after the run

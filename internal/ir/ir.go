@@ -122,6 +122,12 @@ type Op interface {
 	Eval(e *Evaluation, n *Node, in []*tensor.Tensor) ([]*tensor.Tensor, error)
 }
 
+// Aligner is an Op that replaces operands before a builder makes its node; it leaves operands that do not fit, which
+// Infer refuses.
+type Aligner interface {
+	Align(b *Builder, inputs []*Value) []*Value
+}
+
 // Int returns an integer attribute, or otherwise if it is absent.
 func (a Attrs) Int(name string, otherwise int64) int64 {
 	if v, ok := a[name].(int64); ok {

@@ -60,6 +60,9 @@ func Attention(b *ir.Builder, x AttentionOperands, s AttentionSettings) (*ir.Val
 	scale := scaleOf(b, s, dt, q.Type.Shape[3])
 	shape := q.Type.Shape
 	heads, groups, queries, keys := shape[1], k.Type.Shape[1], shape[2], k.Type.Shape[2]
+	if m := x.Mask; m != nil && len(m.Type.Shape) > 0 {
+		x.Mask = BroadcastTo(b, m, shape[0], heads, queries, m.Type.Shape[len(m.Type.Shape)-1])
+	}
 	narrow := dt.Bits() < 32
 	if narrow {
 		// Scores of narrow floats may overflow before they are scaled.

@@ -148,8 +148,9 @@ func init() {
 // the properties of this operator alone.
 func binary(f loop.BinaryOp, takes accepts, own Def) *Def {
 	return &Def{
-		Op: f.String(), Elementwise: true, Narrow: elementwiseNarrow, rows: elementwiseRows, Samples: binarySamples(takes),
-		Light: own.Light, Commutative: own.Commutative, Neutral: own.Neutral, NotNegative: own.NotNegative,
+		Op: f.String(), Elementwise: true, Broadcasts: true, Narrow: elementwiseNarrow, rows: elementwiseRows,
+		Samples: binarySamples(takes),
+		Light:   own.Light, Commutative: own.Commutative, Neutral: own.Neutral, NotNegative: own.NotNegative,
 		Shape: func(c *ir.Inference, n *ir.Node) error {
 			if err := arity(n, 2, 2); err != nil {
 				return err

@@ -13,7 +13,7 @@ import (
 
 // init defines the operator matmul.
 func init() {
-	define(&Def{Op: "matmul", Narrow: matmulNarrow, Products: matmulProducts, Cost: matmulCost,
+	define(&Def{Op: "matmul", Broadcasts: true, Own: 2, Narrow: matmulNarrow, Products: matmulProducts, Cost: matmulCost,
 		Merge: Merging{By: "add", Axes: matmulMergeAxes},
 		rows:  rowRule{axes: matmulRowAxes}, Shape: matmulShape, Mean: matmulMean, Samples: matmulSamples, Grad: matmulGrad,
 		Lowerings: []Lowering{{Name: "sums", Blocks: true, Build: matmulSums}, {Name: "contract", Build: matmulContract}}})

@@ -172,9 +172,12 @@ func BatchNorm(b *ir.Builder, x, scale, shift, mean, variance *ir.Value, epsilon
 // ScaleShift returns x · scale + shift (nil: no shift). Axis 0 of scale and shift meets the given axis of x; axes that
 // they lack at the end are broadcast.
 func ScaleShift(b *ir.Builder, x *ir.Value, axis int, scale, shift *ir.Value) *ir.Value {
-	y := Binary(b, loop.Mul, x, AlongAxis(b, scale, axis, len(x.Type.Shape)))
+	along := func(v *ir.Value) *ir.Value {
+		return BroadcastTo(b, AlongAxis(b, v, axis, len(x.Type.Shape)), x.Type.Shape...)
+	}
+	y := Binary(b, loop.Mul, x, along(scale))
 	if shift != nil {
-		y = Binary(b, loop.Add, y, AlongAxis(b, shift, axis, len(x.Type.Shape)))
+		y = Binary(b, loop.Add, y, along(shift))
 	}
 	return y
 }

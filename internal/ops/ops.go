@@ -9,6 +9,7 @@ package ops
 
 import (
 	"math/rand"
+	"slices"
 
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/loop"
@@ -21,6 +22,10 @@ type Def struct {
 	Op string // its name: lower case, words joined by _
 	// Shape is the shape rule: it sets each output's type by n.Result(i, type), and Known where it can.
 	Shape func(c *ir.Inference, n *ir.Node) error
+	// Broadcasts: the operands are broadcast together, except for their last Own axes. Builders stretch operands whose
+	// extents a run decides to be 1 or equal to the others'.
+	Broadcasts bool
+	Own        int
 	// Mean is the reference: it computes the results element by element, and is slow.
 	Mean func(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error)
 	// Expand builds the same results from other operators. It may decline by returning nil (before it builds anything).
@@ -161,6 +166,14 @@ type Sample struct {
 
 // Name returns the operator's name.
 func (d *Def) Name() string { return d.Op }
+
+// Align stretches operands whose extents a run decides to be 1 or equal to the others'.
+func (d *Def) Align(b *ir.Builder, inputs []*ir.Value) []*ir.Value {
+	if !d.Broadcasts || len(inputs) < 2 || slices.Contains(inputs, nil) {
+		return inputs
+	}
+	return stretched(b, inputs, d.Own)
+}
 
 // Infer applies the shape rule to n.
 func (d *Def) Infer(c *ir.Inference, n *ir.Node) error { return d.Shape(c, n) }

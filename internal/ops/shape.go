@@ -31,6 +31,7 @@ func broadcast(c *ir.Inference, n *ir.Node, shapes ...[]sym.Expr) ([]sym.Expr, e
 				out[axis] = extent
 				continue
 			}
+			RequireUnlessRepeated(c, sym.Cond{A: out[axis], Rel: sym.EQ, B: extent}, out[axis], extent)
 			if err := c.RequireEqual(n, out[axis], extent, combined(out[axis], extent)); err != nil {
 				return nil, err
 			}
@@ -44,7 +45,7 @@ func broadcast(c *ir.Inference, n *ir.Node, shapes ...[]sym.Expr) ([]sym.Expr, e
 
 // combined explains why two extents must be equal and, if neither is a number, when one may repeat.
 func combined(a, b sym.Expr) string {
-	why := "extents that are combined element by element"
+	why := elementwiseExtents
 	_, number := a.Const()
 	if _, other := b.Const(); number || other {
 		return why

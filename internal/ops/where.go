@@ -10,8 +10,8 @@ import (
 
 // init defines the operator where.
 func init() {
-	define(&Def{Op: "where", Light: true, Elementwise: true, Narrow: elementwiseNarrow, rows: elementwiseRows,
-		Shape: whereShape, Mean: whereMean, Samples: whereSamples, Grad: whereGrad,
+	define(&Def{Op: "where", Light: true, Elementwise: true, Broadcasts: true, Narrow: elementwiseNarrow,
+		rows: elementwiseRows, Shape: whereShape, Mean: whereMean, Samples: whereSamples, Grad: whereGrad,
 		Lowerings: []Lowering{{Name: "map", Build: func(k *Nest, n *ir.Node) {
 			k.Nest(loop.Each, "i", k.Out[0].Shape, func(at []sym.Expr) {
 				operand := func(i int) loop.Expr { return k.In[i].Load(broadcastIndex(at, k.In[i].Shape)...) }

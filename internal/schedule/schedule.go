@@ -76,6 +76,7 @@ var steps = []step{
 	{name: "tiles", why: "after the steps that add, merge or exchange loops", kernel: chooseTiles},
 	{name: "functions-once", why: "last of a kernel: the names that it adds hide the form of nests from other steps",
 		kernel: functionsOnce},
+	{name: "repeats-apart", why: "after the steps that choose loops and change their indices", kernel: splitRepeats},
 	{name: "courses", why: "after tiles, whose number decides whether workers have enough to do",
 		module: always((*scheduler).inSteps)},
 	{name: "outside", why: "last: for kernels that still do not fit", needed: true, module: always((*scheduler).moveOut)},

@@ -76,6 +76,9 @@ func (c Cond) Words() string {
 	if text, ok := c.rootWords(); ok {
 		return text
 	}
+	if text, ok := c.repeatsWords(); ok {
+		return text
+	}
 	if c.Rel != LE && c.Rel != LT {
 		return c.String()
 	}

@@ -44,6 +44,7 @@ type Attempt struct {
 	asked      map[string]sym.Range        // the ranges of dimensions that the caller gives
 	narrow     bool                        // the ranges of dimensions decide the rank of a result
 	sized      bool                        // the extent of an axis decides the rank of a result
+	repeats    repeats                     // whether operands may repeat that only a run knows to have an extent of 1
 	found      map[sym.Name]sym.Range      // the ranges that earlier attempts' conditions leave, and these conditions
 	conditions []ir.Require
 	work       int // how many more nodes may be converted again, in all attempts

@@ -63,7 +63,7 @@ func (m *Source) BuildWithin(ctx context.Context, outputs []string, states map[s
 	a.States, a.asked = states, asked
 	err = a.repeated(ctx, func() error {
 		if module, signature, err = m.try(ctx, outputs, a); err != nil {
-			return err
+			return a.repeats.failed(err)
 		}
 		return a.settle(m, module)
 	})
@@ -97,7 +97,9 @@ func (m *Source) try(ctx context.Context, outputs []string, a *Attempt) (module 
 	body := &ir.Block{}
 	module.Main = &ir.Func{Name: "main", Body: body}
 	module.Funcs = []*ir.Func{module.Main}
-	g := NewScope(m, ir.NewBuilder(ir.NewInference(module), body), a)
+	b := ir.NewBuilder(ir.NewInference(module), body)
+	b.Stretches = a.repeats.how == mayRepeat
+	g := NewScope(m, b, a)
 	signature = &Signature{}
 	g.inputs(signature)
 	names := slices.Clone(outputs)
@@ -116,7 +118,7 @@ func (m *Source) try(ctx context.Context, outputs []string, a *Attempt) (module 
 		}
 		g.output(signature, name, v)
 	}
-	return module, signature, nil
+	return module, signature, a.repeats.found(m, b.Inference, a.States)
 }
 
 // firstWithoutRule returns the first node whose operator has no rule, in the order of Unsupported.

@@ -20,7 +20,7 @@ func Gemm(c *convert.Call) []*ir.Value {
 		if beta := c.Float("beta", 1); beta != 1 {
 			bias = Scaled(c, bias, beta)
 		}
-		y = ops.Binary(c.Builder, ops.Add, y, bias)
+		y = ops.Binary(c.Builder, ops.Add, y, ops.BroadcastTo(c.Builder, bias, y.Type.Shape...))
 	}
 	return convert.One(y)
 }

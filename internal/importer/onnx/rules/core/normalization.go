@@ -82,9 +82,9 @@ func layerNormalization(c *convert.Call) []*ir.Value {
 	axes := convert.AllAxes(rank)[axis:]
 	epsilon := c.Float("epsilon", 1e-5)
 	y := ops.Normalize(b, x, epsilon, true, axes...)
-	y = ops.Binary(b, ops.Mul, y, c.Input(1))
+	y = ops.Binary(b, ops.Mul, y, ops.BroadcastTo(b, c.Input(1), x.Type.Shape...))
 	if shift := c.Optional(2); shift != nil {
-		y = ops.Binary(b, ops.Add, y, shift)
+		y = ops.Binary(b, ops.Add, y, ops.BroadcastTo(b, shift, x.Type.Shape...))
 	}
 	out := []*ir.Value{y}
 	if c.Outputs > 1 {
@@ -133,7 +133,8 @@ func rmsNormalization(c *convert.Call) []*ir.Value {
 	rank := len(x.Type.Shape)
 	axis := c.Axis(c.Int("axis", -1), rank)
 	y := ops.Normalize(c.Builder, x, c.Float("epsilon", 1e-5), false, convert.AllAxes(rank)[axis:]...)
-	return convert.One(ops.Binary(c.Builder, ops.Mul, ops.Cast(c.Builder, y, scale.Type.DType), scale))
+	return convert.One(ops.Binary(c.Builder, ops.Mul, ops.Cast(c.Builder, y, scale.Type.DType),
+		ops.BroadcastTo(c.Builder, scale, x.Type.Shape...)))
 }
 
 // meanVarianceNormalization converts MeanVarianceNormalization, which adds 1e-9 to the deviation.

@@ -191,6 +191,12 @@ func transpose(c *convert.Call) []*ir.Value {
 func expand(c *convert.Call) []*ir.Value {
 	x, rank := singleExtents(c, c.Input(0)), c.Length(1)
 	to := c.Known(1)
+	if c.Stretches {
+		if to == nil {
+			to = c.SymbolsOf(c.In[1], 0, sym.Unlimited)
+		}
+		return convert.One(ops.Broadcast(c.Builder, x, to...))
+	}
 	if to == nil {
 		to = slices.Clone(c.SymbolsOf(c.In[1], 0, sym.Unlimited))
 		for i, e := range to {
@@ -200,8 +206,9 @@ func expand(c *convert.Call) []*ir.Value {
 				continue
 			}
 			own := x.Type.Shape[at]
-			c.Condition(sym.Cond{A: e.Sub(sym.Const(1)).Mul(e.Sub(own)), Rel: sym.EQ, B: sym.Const(0)},
-				"an axis is kept, or repeated where it has one element")
+			cond := sym.Cond{A: e.Sub(sym.Const(1)).Mul(e.Sub(own)), Rel: sym.EQ, B: sym.Const(0)}
+			ops.RequireUnlessRepeated(c.Inference, cond, e, own)
+			c.Condition(cond, "an axis is kept, or repeated where it has one element")
 			to[i] = own
 		}
 	}

@@ -1,0 +1,87 @@
+package sym
+
+import "testing"
+
+// TestJoined evaluates the extent that two and three extents are broadcast to, the steps and the conditions, at extents
+// of 0 to 3.
+func TestJoined(t *testing.T) {
+	for _, least := range []int64{0, 1} {
+		d := NewDims()
+		names := []Name{User("a"), User("b"), User("c")}
+		extents := make([]Expr, 3)
+		for i, name := range names {
+			d.Set(name, Range{least, NoMax})
+			extents[i] = Var(name)
+		}
+		for count := 2; count <= 3; count++ {
+			to := d.Joined(extents[:count]...)
+			if again := d.Joined(to, extents[0]); !again.Equal(to) {
+				t.Errorf("%s joined with one of its extents is %s", to, again)
+			}
+			if !Joins(to) || Joins(extents[0]) {
+				t.Errorf("Joins of %s is %v", to, Joins(to))
+			}
+			for n := range 64 {
+				at := []int64{int64(n % 4), int64(n / 4 % 4), int64(n / 16)}
+				if min(at[0], at[1], at[2]) < least {
+					continue
+				}
+				checkJoined(t, d, extents[:count], to, at)
+			}
+		}
+	}
+}
+
+// checkJoined compares Joined, Step and Repeats with numbers.
+func checkJoined(t *testing.T, d *Dims, extents []Expr, to Expr, at []int64) {
+	value := func(name Name) (int64, bool) { return at[name.Text()[0]-'a'], true }
+	want, fits := int64(1), true
+	for _, x := range at[:len(extents)] {
+		if x != 1 && want != 1 && want != x {
+			fits = false
+		}
+		if x != 1 {
+			want = x
+		}
+	}
+	holds := true
+	for i, e := range extents {
+		step := d.Step(e, to)
+		ok, err := Repeats(e, step, to).Eval(value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		holds = holds && ok
+		if got, err := step.Eval(value); fits && (err != nil || got != 0 && got != 1 || at[i] != 1+got*(want-1)) {
+			t.Errorf("at %v the step of %s is %d; %v", at, e, got, err)
+		}
+	}
+	if holds != fits {
+		t.Errorf("at %v the conditions hold: %v", at, holds)
+	}
+	if got, err := to.Eval(value); fits && (err != nil || got != want) {
+		t.Errorf("at %v %s is %d; %v", at, to, got, err)
+	}
+}
+
+// TestRepeatsWords: a condition of a broadcast is told as equalities.
+func TestRepeatsWords(t *testing.T) {
+	d := NewDims()
+	a, b, c := Var(User("a")), Var(User("b")), Var(User("c"))
+	for _, name := range []string{"a", "b", "c"} {
+		d.Set(User(name), Range{1, NoMax})
+	}
+	for _, x := range []struct {
+		to   Expr
+		want string
+	}{
+		{d.Joined(a, b), "a == b or a == 1 or b == 1"},
+		{Const(8), "a == 8 or a == 1"},
+		{b, "a == b or a == 1"},
+		{d.Joined(a, b, c), "a == max(a, b, c) or a == 1"},
+	} {
+		if got := Repeats(a, d.Step(a, x.to), x.to).Words(); got != x.want {
+			t.Errorf("%q, want %q", got, x.want)
+		}
+	}
+}
