@@ -38,8 +38,13 @@ func Compile(ctx context.Context, m *Model, o Options) (p *Program, err error) {
 // mostStricter is the largest number of recompilations after a peak that exceeds the compiler's estimate.
 const mostStricter = 4
 
-// over is the number of bytes by which a program exceeds its budgets, if a recompilation may help.
-type over struct{ host, device int64 }
+// over is the number of bytes by which a program exceeds its budgets, if a recompilation may help. whole is the number
+// of bytes that a program takes beside its code without savings, if the compiler finds none that keep the budget.
+type over struct{ host, device, whole int64 }
+
+// mostShrinks is how many times as many bytes as the budget a program may take, beside its code, that is compiled for
+// the declared ranges too: these bytes hardly depend on the ranges.
+const mostShrinks = 2
 
 // compileWith compiles with the given choices. The compiler estimates with all dimensions at their upper bounds, and
 // with the code before any saving: if the final peak exceeds the budget, it compiles again with a smaller limit. A
@@ -61,7 +66,8 @@ func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choi
 		excess = beyond.host
 		stricter += excess
 	}
-	if errors.Is(err, ErrBudget) && len(o.Dims) > 0 && o.Target != Vulkan && m.source.module() != nil && ctx.Err() == nil {
+	if errors.Is(err, ErrBudget) && len(o.Dims) > 0 && beyond.whole/mostShrinks <= o.Budget &&
+		o.Target != Vulkan && m.source.module() != nil && ctx.Err() == nil {
 		return compileAsDeclared(ctx, m, o, choices, err)
 	}
 	return first, err
@@ -146,7 +152,7 @@ func compileWithin(ctx context.Context, m *Model, o Options, choices compiler.Ch
 		}
 	}(p)
 	if err = m.source.compile(ctx, p, o, choices); err != nil {
-		return nil, over{}, inFile(err, m.file)
+		return nil, p.over, inFile(err, m.file)
 	}
 	if p.target = Target(p.compiled.Code.Machine.Name); p.target != Portable && p.target != Reference &&
 		p.target != Vulkan {
@@ -300,6 +306,9 @@ func (p *Program) compileModule(ctx context.Context, from sources.Model, o Optio
 			}
 		}})
 	if err != nil {
+		if budget != nil {
+			p.over.whole = budget.Whole
+		}
 		return err
 	}
 	if p.how.declared {

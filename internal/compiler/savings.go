@@ -42,6 +42,9 @@ func (k saving) Regenerate() error {
 // the fewest bytes that were reached. Choices depend on the budget, so a caller must try that number before showing it.
 func (k *compilation) keepWithin() (err error) {
 	c, given := k.c, k.o.Budget.Bytes
+	if k.o.Budget.Whole, err = budget.Whole(saving{k}, *k.o.Budget); err != nil {
+		return err
+	}
 	if c.written != nil || c.effort != fullEffort {
 		return k.keepWritten()
 	}

@@ -78,7 +78,7 @@ func (s *squeezer) inLoops(body []loop.Step, w *loop.Buffer) bool {
 
 // pageOf returns the change that pages a weight; nil if a step copies the weight itself.
 func (s *squeezer) pageOf(body []loop.Step, w *loop.Buffer) *change {
-	c := &change{saving: Saving{Kind: PageIn, Tensor: live.TensorName(w), Bytes: int64(len(w.Data.Bytes()))}}
+	c := newChange(Saving{Kind: PageIn, Tensor: live.TensorName(w), Bytes: int64(len(w.Data.Bytes()))})
 	if c.body = s.paged(c, body, w, 1); c.body == nil {
 		return nil
 	}
@@ -120,9 +120,9 @@ func (s *squeezer) inPortions(c *change, step loop.Step, w *loop.Buffer, times i
 	switch step := step.(type) {
 	case *loop.Launch:
 		if steps = s.byRows(c, step, w, times); steps == nil {
-			c.made, c.saving = made, saving
+			c.undo(made, saving)
 			if steps = s.byPieces(c, step, w, times); steps == nil {
-				c.made, c.saving = made, saving
+				c.undo(made, saving)
 				steps = s.bySlices(c, step, w, times)
 			}
 		}
@@ -138,7 +138,7 @@ func (s *squeezer) inPortions(c *change, step loop.Step, w *loop.Buffer, times i
 		}
 	}
 	if steps == nil {
-		c.made, c.saving = made, saving
+		c.undo(made, saving)
 	}
 	return steps
 }
@@ -148,7 +148,8 @@ func (s *squeezer) inPortions(c *change, step loop.Step, w *loop.Buffer, times i
 func (s *squeezer) portionable(body []loop.Step, w *loop.Buffer) bool {
 	for _, step := range body {
 		if l, launches := step.(*loop.Launch); live.Mentions(step, w) &&
-			(!launches || s.byRows(&change{}, l, w, 1) == nil && s.byPieces(&change{}, l, w, 1) == nil) {
+			(!launches || s.byRows(newChange(Saving{}), l, w, 1) == nil &&
+				s.byPieces(newChange(Saving{}), l, w, 1) == nil) {
 			return false
 		}
 	}
@@ -232,16 +233,14 @@ func (s *squeezer) byPieces(c *change, l *loop.Launch, w *loop.Buffer, times int
 	if s.page <= 0 || bytes <= s.page || at < 0 || slices.Contains(l.Args[at+1:], w) {
 		return nil
 	}
-	cut := schedule.CutBy(l.Kernel, at, s.m.Dims)
+	cut := s.cut(operand{l.Kernel, at})
 	if cut == nil {
 		return nil
 	}
-	each := max(1, s.page/max(1, bytes/cut.Extent), (cut.Extent+mostPieces-1)/mostPieces)
-	parts := (cut.Extent + each - 1) / each
-	each = (cut.Extent + parts - 1) / parts
+	each, parts := s.partsOf(cut, bytes)
 	for begin := int64(0); begin < cut.Extent; begin += each {
-		part := cut.Slice(begin, min(begin+each, cut.Extent))
-		now := &loop.Launch{Kernel: s.kernel(part.Kernel, "part"), Args: slices.Clone(l.Args), Source: l.Source}
+		part := s.slice(cut, slice{operand{l.Kernel, at}, begin, min(begin+each, cut.Extent)})
+		now := &loop.Launch{Kernel: part.Kernel, Args: slices.Clone(l.Args), Source: l.Source}
 		for i, b := range now.Args {
 			p, was := part.Kernel.Params[i], l.Kernel.Params[i]
 			strides := was.Strides
@@ -269,6 +268,79 @@ func (s *squeezer) byPieces(c *change, l *loop.Launch, w *loop.Buffer, times int
 	c.saving.Moved += bytes * times
 	c.saving.Pieces = max(c.saving.Pieces, parts)
 	return steps
+}
+
+// largestPage returns the bytes of the largest weight that is not paged, or part of a weight that steps read into
+// memory at once.
+func (s *squeezer) largestPage(body []loop.Step) (most int64) {
+	for _, b := range s.m.Buffers {
+		if b.Kind == loop.Weight && b.View == nil && !b.Paged {
+			most = max(most, int64(len(b.Data.Bytes())))
+		}
+	}
+	var parts func(body []loop.Step)
+	parts = func(body []loop.Step) {
+		for _, step := range body {
+			switch step := step.(type) {
+			case *loop.Copy:
+				if step.From.Root().Kind == loop.Weight {
+					bytes, _ := s.size(step.To)
+					most = max(most, bytes)
+				}
+			case *loop.Loop:
+				parts(step.Body)
+			}
+		}
+	}
+	parts(body)
+	return most
+}
+
+// partsOf returns the iterations of a cut kernel that read one part of a weight of so many bytes, and the number of
+// parts.
+func (s *squeezer) partsOf(cut *schedule.Cut, bytes int64) (each, parts int64) {
+	each = max(1, s.page/max(1, bytes/cut.Extent), (cut.Extent+mostPieces-1)/mostPieces)
+	parts = (cut.Extent + each - 1) / each
+	return (cut.Extent + parts - 1) / parts, parts
+}
+
+// parts returns the bytes of the weights that a launch reads that are in memory at once at least, if they are paged.
+func (s *squeezer) parts(l *loop.Launch) (least int64) {
+	for at, w := range l.Args {
+		if w.Kind != loop.Weight || w.View != nil || slices.Index(l.Args, w) != at {
+			continue
+		}
+		bytes := int64(len(w.Data.Bytes()))
+		if bytes >= leastPaged && schedule.Choose(l.Kernel, at) != nil {
+			continue // only some rows of it
+		}
+		if cut := s.cut(operand{l.Kernel, at}); s.page > 0 && bytes > s.page && cut != nil {
+			each, _ := s.partsOf(cut, bytes)
+			bytes = bytes / cut.Extent * each
+		}
+		least = max(least, bytes)
+	}
+	return least
+}
+
+// cut returns the cut of a kernel along an operand, and remembers it.
+func (s *squeezer) cut(o operand) *schedule.Cut {
+	cut, known := s.cuts[o]
+	if !known {
+		cut = schedule.CutBy(o.kernel, o.param, s.m.Dims)
+		s.cuts[o] = cut
+	}
+	return cut
+}
+
+// slice returns a slice of a cut kernel, and remembers it.
+func (s *squeezer) slice(cut *schedule.Cut, x slice) *schedule.Slice {
+	if s.slices[x] == nil {
+		made := cut.Slice(x.begin, x.end)
+		made.Kernel = s.kernel(made.Kernel, "part")
+		s.slices[x] = made
+	}
+	return s.slices[x]
 }
 
 // bySlices replaces a launch that uses only slices of a weight, because it was cut along another weight, by copies of

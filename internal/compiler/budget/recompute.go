@@ -76,8 +76,7 @@ func (s *squeezer) optimal(body []loop.Step, target int64) []loop.Step {
 // recompute returns the change that computes a buffer again after a gap, together with its operands that are no longer
 // live. It returns nil if that cannot be done, or if a spill to a file costs less.
 func (s *squeezer) recompute(body []loop.Step, p *profile, b *loop.Buffer, g gap) *change {
-	c := &change{saving: Saving{Kind: Recompute, Tensor: live.TensorName(b), At: live.SourceOf(body[g.next]),
-		Bytes: s.bytes[b]}}
+	c := newChange(Saving{Kind: Recompute, Tensor: live.TensorName(b), At: live.SourceOf(body[g.next]), Bytes: s.bytes[b]})
 	start := p.time.At[body[g.next]].First
 	anew := map[*loop.Buffer]*loop.Buffer{}
 	var steps []loop.Step

@@ -2,6 +2,7 @@ package budget
 
 import (
 	"cmp"
+	"errors"
 	"math"
 	"slices"
 
@@ -20,6 +21,8 @@ type search struct {
 	budget Budget
 	ask    func() error // returns an error to stop the search
 	saved  []Saving
+	least  int64 // the fewest bytes of a strategy that was tried
+	page   int64 // see largestPage, of the last squeeze
 
 	inPlace map[live.Overwrite]bool // see live.Alias
 }
@@ -41,6 +44,17 @@ func OfLoops(c Compilation, b Budget, ask func() error) (saved []Saving, bytes i
 	return k.saved, bytes, err
 }
 
+// Whole returns the bytes that a compilation takes beside its code and scratch before any saving; 0 if they have no
+// bound.
+func Whole(c Compilation, b Budget) (int64, error) {
+	s := newSqueezer(c, b)
+	if !s.bounded() {
+		return 0, nil
+	}
+	total, err := s.total(c.Loop().Body)
+	return total - s.ofKernels, err
+}
+
 // Holds reports whether a budget leaves enough for an arena of this size. It returns true too if a dimension has no
 // bound, so that nothing can be estimated.
 func Holds(c Compilation, b Budget, arena sym.Expr) bool {
@@ -50,73 +64,143 @@ func Holds(c Compilation, b Budget, arena sym.Expr) bool {
 
 // strategy is one order of savings.
 type strategy struct {
-	pieces    func(k *search) (undo func(), err error) // computes nodes in pieces before all else; nil: none
-	pageFirst bool                                     // weights are paged before results are recomputed or spilled
-	most      int64                                    // bytes of a weight read at once if its kernel can be cut; 0: all
+	pieces    int   // index of waysOfPieces
+	pageFirst bool  // weights are paged before results are recomputed or spilled
+	most      int64 // bytes of a weight read at once if its kernel can be cut; 0: all
+}
+
+// waysOfPieces are the ways to compute nodes in pieces before all else, in the order in which they are tried. nil means
+// that no nodes are.
+var waysOfPieces = []func(k *search) (undo func(), err error){nil, (*search).chunk, (*search).batch}
+
+// tries are the strategies that a search has tried.
+type tries struct {
+	*search
+	orders   []bool    // the values of strategy.pageFirst
+	free     float64   // seconds of a run without savings
+	cheapest *strategy // of those that keep within the budget; nil: none does
+	added    float64   // seconds that cheapest adds to a run
+	kept     *strategy // the one whose changes the module has now; nil: none
+	total    int64     // the bytes that the module then takes
+	clean    state     // of the module before kept
 }
 
 // within makes the module keep within the budget by the cheapest strategy that does. The price of a strategy is the
 // estimated time that it adds to a run. The first strategy that adds at most littleTime is taken, and no other is tried
-// then. Strategies without pieces come first, because they keep every bit and do not make the kernels again. within
-// returns the bytes that the program takes; if they are more than the budget, the fewest of any strategy.
+// then. Strategies without pieces come first, because they keep every bit and do not make the kernels again; they are
+// left out if one step needs more than the budget, unless nothing else saves anything. within returns the bytes that
+// the program takes; if they are more than the budget, the fewest of any strategy tried.
 func (k *search) within() (least int64, err error) {
 	s := newSqueezer(k, k.budget)
 	if !s.bounded() {
 		return 0, nil
 	}
-	free := s.seconds(k.Loop().Body)
-	orders := []bool{false}
+	t := &tries{search: k, orders: []bool{false}, free: s.seconds(k.Loop().Body), added: math.Inf(1)}
 	if slices.ContainsFunc(k.Loop().Buffers, func(b *loop.Buffer) bool {
 		return b.Kind == loop.Weight && b.View == nil && len(b.Data.Bytes()) >= leastPaged
 	}) {
 		first := s.target() <= 0 // not even an empty arena keeps within the budget before weights are paged
-		orders = []bool{first, !first}
+		t.orders = []bool{first, !first}
 	}
-	var cheapest *strategy
-	least, added := int64(math.MaxInt64), math.Inf(1)
+	k.least = math.MaxInt64
+	needed := s.needed(false)
+	made := 0 // the pieces that the module is computed in
 	undo := func() error { return nil }
-	for _, pieces := range []func(k *search) (func(), error){nil, (*search).chunk, (*search).batch} {
+	for pieces, way := range waysOfPieces {
+		if pieces == 0 && needed > k.budget.Bytes {
+			continue
+		}
+		if err := errors.Join(t.discard(), undo()); err != nil {
+			return 0, err
+		}
+		if undo, err = k.inPieces(way); err != nil {
+			return 0, err
+		}
+		if made = pieces; pieces != 0 && k.saved == nil {
+			made = 0
+			continue // there are no pieces that save anything
+		}
+		if taken, err := t.all(pieces); taken || err != nil {
+			return t.total, err
+		}
+	}
+	if t.cheapest == nil && needed > k.budget.Bytes && needed < k.least {
 		if err := undo(); err != nil {
 			return 0, err
 		}
-		if undo, err = k.inPieces(pieces); err != nil {
+		k.saved = nil
+		_, err := t.all(0)
+		return k.least, err
+	}
+	if t.cheapest == nil {
+		return k.least, nil
+	}
+	if t.cheapest == t.kept {
+		return t.total, nil
+	}
+	if err := t.discard(); err != nil {
+		return 0, err
+	}
+	if t.cheapest.pieces != made {
+		if err := undo(); err != nil {
 			return 0, err
 		}
-		if pieces != nil && k.saved == nil {
-			continue // there are no pieces that save anything
-		}
-		before := k.snapshot()
-		for _, pageFirst := range orders {
-			w := strategy{pieces: pieces, pageFirst: pageFirst}
-			total, err := k.squeezed(w)
-			if err != nil {
-				return 0, err
-			}
-			least = min(least, total)
-			if total <= k.budget.Bytes {
-				adds := k.seconds() - free
-				if adds <= littleTime*free {
-					return total, nil
-				}
-				if adds < added {
-					cheapest, added = &w, adds
-				}
-			}
-			if err := k.restore(before); err != nil {
-				return 0, err
-			}
+		if _, err := k.inPieces(waysOfPieces[t.cheapest.pieces]); err != nil {
+			return 0, err
 		}
 	}
-	if cheapest == nil {
-		return least, nil
+	return k.squeezed(t.cheapest)
+}
+
+// all tries all strategies with the pieces that the module is computed in. It reports whether one of them adds little
+// time, which then is taken.
+func (t *tries) all(pieces int) (taken bool, err error) {
+	t.clean = t.snapshot()
+	orders := t.orders
+	if len(orders) > 1 && t.onlyPages() {
+		orders = orders[:1] // the other order is the same
 	}
-	if err := undo(); err != nil {
-		return 0, err
+	for _, pageFirst := range orders {
+		if err := t.discard(); err != nil {
+			return false, err
+		}
+		w := &strategy{pieces: pieces, pageFirst: pageFirst}
+		total, err := t.squeezed(w)
+		if err != nil {
+			return false, err
+		}
+		if total > t.budget.Bytes {
+			continue
+		}
+		t.kept, t.total = w, total
+		adds := t.seconds() - t.free
+		if adds <= littleTime*t.free {
+			return true, nil
+		}
+		if adds < t.added {
+			t.cheapest, t.added = w, adds
+		}
 	}
-	if _, err := k.inPieces(cheapest.pieces); err != nil {
-		return 0, err
+	return false, nil
+}
+
+// discard undoes the changes that the module has.
+func (t *tries) discard() error {
+	if t.kept == nil {
+		return nil
 	}
-	return k.squeezed(*cheapest)
+	t.kept = nil
+	return t.restore(t.clean)
+}
+
+// onlyPages reports whether pages are the only saving: no result can be recomputed or spilled so that the peak falls.
+func (k *search) onlyPages() bool {
+	s := newSqueezer(k, k.budget)
+	m := k.Loop()
+	body, buffers := m.Body, m.Buffers
+	defer func() { m.Body, m.Buffers = body, buffers }()
+	return s.bounded() && s.optimal(body, s.target()) == nil && s.improve(Recompute, body, 0) == nil &&
+		s.improve(SpillOut, body, 0) == nil
 }
 
 // inPieces computes nodes of a module without savings in pieces, and begins the list of savings. undo makes the module
@@ -170,34 +254,62 @@ func (k *search) restore(to state) error {
 	return k.Regenerate()
 }
 
-// squeezed is squeeze with entire weights paged and, if that is not enough, with smaller and smaller pieces of them. It
-// returns the fewest bytes reached.
-func (k *search) squeezed(w strategy) (least int64, err error) {
-	before, largest := k.snapshot(), int64(0)
-	for _, b := range before.module.Buffers {
-		if b.Kind == loop.Weight && b.View == nil {
-			largest = max(largest, int64(len(b.Data.Bytes())))
+// squeezed is squeeze with entire weights paged and, if that is not enough, with smaller and smaller pieces of them:
+// only with sizes that may be enough or, if none may be, with the largest of those that may take the fewest bytes. It
+// returns the fewest bytes reached, and keeps the size of pieces that is enough in w.
+func (k *search) squeezed(w *strategy) (least int64, err error) {
+	sizes := []int64{w.most}
+	if w.most == 0 {
+		largest := int64(0)
+		for _, b := range k.Loop().Buffers {
+			if b.Kind == loop.Weight && b.View == nil {
+				largest = max(largest, int64(len(b.Data.Bytes())))
+			}
+		}
+		for range mostReductions {
+			if largest /= pageReduction; largest < leastPaged {
+				break
+			}
+			sizes = append(sizes, largest)
 		}
 	}
-	for range mostReductions + 1 {
-		total, err := k.squeeze(w)
-		if err != nil || total <= k.budget.Bytes {
-			return total, err
+	s := newSqueezer(k, k.budget)
+	s.bounded()
+	bounds := map[int64]int64{}
+	for _, most := range sizes {
+		s.page = most
+		bounds[most] = s.needed(true)
+	}
+	hopeless := !slices.ContainsFunc(sizes, func(most int64) bool { return bounds[most] <= k.budget.Bytes })
+	if hopeless {
+		slices.SortStableFunc(sizes, func(a, b int64) int { return cmp.Compare(bounds[a], bounds[b]) })
+	}
+	before := k.snapshot()
+	for i, most := range sizes {
+		switch {
+		case w.most != 0:
+		case hopeless && (bounds[most] >= k.least || i > 0 && bounds[most] == bounds[sizes[i-1]]),
+			!hopeless && (bounds[most] > k.budget.Bytes || i > 0 && sizes[i-1] == 0 && least > 0 && most >= k.page):
+			continue
+		}
+		try := *w
+		try.most = most
+		total, err := k.squeeze(try)
+		if err != nil {
+			return 0, err
 		}
 		if least == 0 || total < least {
 			least = total
 		}
+		if k.least = min(k.least, total); total <= k.budget.Bytes {
+			w.most = most
+			return total, nil
+		}
 		if err := k.restore(before); err != nil {
 			return 0, err
 		}
-		if w.most == 0 {
-			w.most = largest
-		}
-		if w.most /= pageReduction; w.most < leastPaged {
-			break
-		}
 	}
-	return least, nil
+	return cmp.Or(least, math.MaxInt64), nil
 }
 
 // chunk computes the nodes at the fullest steps in pieces, if the module exceeds the budget and pieces reduce it: first
@@ -275,7 +387,12 @@ func (k *search) batch() (undo func(), err error) {
 	if err != nil || before <= k.budget.Bytes {
 		return undo, err
 	}
-	try := func(allowed float64) (total int64, err error) {
+	type division struct {
+		saving Saving
+		nodes  int
+	}
+	totals, made := map[division]int64{}, division{} // made is what the kernels are made of
+	try := func(allowed float64, make bool) (total int64, err error) {
 		done, back := pass.Batch(k.m, allowed)
 		if undo = back; done == nil {
 			return before, nil
@@ -283,12 +400,18 @@ func (k *search) batch() (undo func(), err error) {
 		saving := savingOf(done.Chunked)
 		saving.Kind, saving.Loops = BatchUp, done.Loops
 		k.saved = []Saving{saving}
+		now := division{saving, len(k.m.Main.Body.Nodes)}
+		if total, known := totals[now]; known && (!make || now == made) {
+			return total, nil
+		}
 		if _, err := k.remade(before); err != nil {
 			return 0, err
 		}
 		s := newSqueezer(k, k.budget)
 		s.bounded()
-		return s.total(k.Loop().Body)
+		total, err = s.total(k.Loop().Body)
+		made, totals[now] = now, total
+		return total, err
 	}
 	least, best := before, 0.0
 	allowed := float64(s.target())
@@ -296,7 +419,7 @@ func (k *search) batch() (undo func(), err error) {
 		allowed = float64(s.target()+s.ofKernels/int64(s.budget.Calls)) / 2
 	}
 	for i := range mostBatchings {
-		total, err := try(allowed)
+		total, err := try(allowed, false)
 		if err != nil || total <= k.budget.Bytes {
 			return undo, err
 		}
@@ -308,7 +431,7 @@ func (k *search) batch() (undo func(), err error) {
 		}
 	}
 	if least < before {
-		_, err := try(best)
+		_, err := try(best, true)
 		return undo, err
 	}
 	k.saved, undo = nil, func() {}
@@ -355,6 +478,13 @@ func (k *search) squeeze(w strategy) (total int64, err error) {
 		if err != nil {
 			return 0, err
 		}
+		if total, err = s.total(body); err != nil {
+			return 0, err
+		}
+		k.page = s.largestPage(body)
+		if bare := total - s.ofKernels; bare > b.Bytes && bare >= k.least {
+			return total, nil // whatever the code of the new kernels takes
+		}
 		if err := s.regenerate(body); err != nil {
 			return 0, err
 		}
@@ -383,10 +513,13 @@ func (k *search) loops() (total int64, err error) {
 	first := false
 	if s := newSqueezer(k, k.budget); s.bounded() {
 		first = s.target() <= 0
+	} else {
+		return 0, nil
 	}
 	least := int64(math.MaxInt64)
+	k.least = least
 	for _, pageFirst := range []bool{first, !first} {
-		total, err := k.squeezed(strategy{pageFirst: pageFirst})
+		total, err := k.squeezed(&strategy{pageFirst: pageFirst})
 		if err != nil || total <= k.budget.Bytes {
 			return total, err
 		}

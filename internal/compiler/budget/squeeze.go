@@ -10,6 +10,7 @@ import (
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/memplan"
+	"github.com/weirml/weir/internal/schedule"
 	"github.com/weirml/weir/internal/sym"
 )
 
@@ -34,8 +35,22 @@ type squeezer struct {
 	page        int64
 	inside      bool                    // whole weights are read in the loops that use them, in every iteration
 	kernels     map[string]*loop.Kernel // new kernels by their text without the name
+	cuts        map[operand]*schedule.Cut
+	slices      map[slice]*schedule.Slice
 	kernelNames map[string]bool
 	inPlace     map[live.Overwrite]bool // see live.Alias
+}
+
+// operand is a parameter of a kernel.
+type operand struct {
+	kernel *loop.Kernel
+	param  int
+}
+
+// slice is a range of the iterations of a kernel that is cut along an operand.
+type slice struct {
+	operand
+	begin, end int64
 }
 
 // newSqueezer returns a squeezer for the module as it is now. Its bounded method must be called before the others.
@@ -44,7 +59,7 @@ func newSqueezer(c Compilation, b Budget) *squeezer {
 		return nil
 	}, sizes: map[*loop.Buffer]sym.Expr{}, bytes: map[*loop.Buffer]int64{}, names: map[string]bool{}, choices: mostChoices,
 		kernels: map[string]*loop.Kernel{}, kernelNames: map[string]bool{},
-		inPlace: map[live.Overwrite]bool{}}
+		cuts: map[operand]*schedule.Cut{}, slices: map[slice]*schedule.Slice{}, inPlace: map[live.Overwrite]bool{}}
 	if k, is := c.(*search); is {
 		s.inPlace = k.inPlace
 	}
@@ -120,6 +135,32 @@ func (s *squeezer) target() int64 {
 	return (s.budget.Bytes - s.fixed - s.weights()) / int64(s.budget.Calls)
 }
 
+// needed returns a bound on the bytes that the module takes if nothing more is computed in pieces: some step needs all
+// of what it reads, or writes, in memory; if weights is true, beside the parts of the weights that it reads at once.
+func (s *squeezer) needed(weights bool) int64 {
+	p := s.profile(s.m.Body)
+	most := int64(0)
+	sum := func(list []*loop.Buffer) (bytes int64) {
+		seen := map[*loop.Buffer]bool{}
+		for _, b := range list {
+			if b = b.Root(); b.Kind == loop.Temp && p.time.Alive[b] != nil && !seen[b] {
+				seen[b] = true
+				bytes += max(0, s.bytes[b])
+			}
+		}
+		return bytes
+	}
+	live.Each(s.m.Body, func(l *loop.Launch) {
+		reads, writes, _ := live.Operands(l)
+		bytes := max(sum(reads), sum(writes))
+		if weights {
+			bytes += s.parts(l) / int64(s.budget.Calls) // a weight that is not paged is held once for all calls
+		}
+		most = max(most, bytes)
+	})
+	return s.fixed - s.ofKernels + int64(s.budget.Calls)*most
+}
+
 // holds reports whether the budget leaves enough for an arena of this size.
 func (s *squeezer) holds(arena sym.Expr) bool {
 	_, most := s.m.Dims.Bounds(arena)
@@ -170,6 +211,22 @@ type change struct {
 	saving Saving
 	body   []loop.Step
 	made   []*loop.Buffer
+	names  map[string]bool // of the buffers made
+	count  map[string]int  // by the stem of names: the last number tried
+}
+
+// undo returns to the buffers and the saving that a change had before.
+func (c *change) undo(made []*loop.Buffer, saving Saving) {
+	for _, b := range c.made[len(made):] {
+		delete(c.names, b.Name)
+	}
+	clear(c.count)
+	c.made, c.saving = made, saving
+}
+
+// newChange returns a change that makes nothing.
+func newChange(saving Saving) *change {
+	return &change{saving: saving, names: map[string]bool{}, count: map[string]int{}}
 }
 
 // improve makes the change of a kind with the least cost per byte saved, among those that lower the peak. It returns
@@ -257,12 +314,13 @@ func (s *squeezer) without(kind SavingKind, body []loop.Step, p *profile, b *loo
 
 // fresh adds to a change a new buffer of b's type and shape, with a name that begins with b's.
 func (s *squeezer) fresh(c *change, b *loop.Buffer, kind loop.BufferKind, what string) *loop.Buffer {
+	stem := b.Name + "." + what
 	name := ""
-	for i := 1; name == "" || s.names[name] || slices.ContainsFunc(c.made, func(m *loop.Buffer) bool {
-		return m.Name == name
-	}); i++ {
-		name = fmt.Sprintf("%s.%s%d", b.Name, what, i)
+	for name == "" || s.names[name] || c.names[name] {
+		c.count[stem]++
+		name = fmt.Sprint(stem, c.count[stem])
 	}
+	c.names[name] = true
 	n := &loop.Buffer{Name: name, Kind: kind, DType: b.DType, Shape: b.Shape, Source: b.Source}
 	c.made = append(c.made, n)
 	return n
@@ -326,8 +384,8 @@ func (s *squeezer) after(c *change, steps []loop.Step, b, with *loop.Buffer) []l
 // spill returns the change that writes a buffer to a file after its last use before a gap, and reads it back after the
 // gap.
 func (s *squeezer) spill(body []loop.Step, b *loop.Buffer, g gap) *change {
-	c := &change{saving: Saving{Kind: SpillOut, Tensor: live.TensorName(b), At: live.SourceOf(body[g.next]),
-		Bytes: s.bytes[b], Moved: spillMoves * s.bytes[b]}}
+	c := newChange(Saving{Kind: SpillOut, Tensor: live.TensorName(b), At: live.SourceOf(body[g.next]),
+		Bytes: s.bytes[b], Moved: spillMoves * s.bytes[b]})
 	file, back := s.fresh(c, b, loop.Spill, "file"), s.fresh(c, b, loop.Temp, "back")
 	c.body = slices.Concat(body[:g.last+1], []loop.Step{&loop.Copy{To: file, From: b}}, body[g.last+1:g.next],
 		[]loop.Step{&loop.Copy{To: back, From: file}}, s.after(c, body[g.next:], b, back))
