@@ -11,16 +11,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// KernelBytes returns the kernel's own count of the mappings that make up the given blocks, read from
-// /proc/self/smaps by address. A mapping that touches a block is counted in full: guard pages keep it from holding
-// anything else, so one that is larger than the ledger says would show. ok is false if the kernel does not tell.
-// Closed and empty blocks count nothing.
-func KernelBytes(blocks ...*Block) (e Extent, ok bool) {
-	err := eachMapping(func(m *kernelMapping) {
+// The kernel's two lists of mappings: the first is cheap; for the second, the kernel walks through all pages.
+const (
+	mappingList  = "/proc/self/maps"
+	residentList = "/proc/self/smaps"
+)
+
+// KernelSize returns the size of the mappings that make up the given blocks by the kernel's own list. A mapping that
+// touches a block is counted in full: guard pages keep it from holding anything else, so one that is larger than the
+// ledger says would show. ok is false if the kernel does not tell. Closed and empty blocks count nothing.
+func KernelSize(blocks ...*Block) (bytes int64, ok bool) {
+	e, ok := kernelExtent(mappingList, blocks)
+	return e.Size, ok
+}
+
+// KernelBytes is KernelSize with the resident pages. It takes long in a process that has much memory.
+func KernelBytes(blocks ...*Block) (e Extent, ok bool) { return kernelExtent(residentList, blocks) }
+
+// kernelExtent adds up the mappings in a list that touch the blocks.
+func kernelExtent(list string, blocks []*Block) (e Extent, ok bool) {
+	err := eachMapping(list, func(m *kernelMapping) {
 		for _, b := range blocks {
 			first := uint64(uintptr(b.Pointer()))
 			if first != 0 && m.first < first+uint64(b.mapped) && first < m.end {
-				e.Size += m.size
+				e.Size += int64(m.end - m.first)
 				e.Resident += m.resident
 				return
 			}
@@ -35,7 +49,7 @@ func KernelNamed() (kinds [Kinds]Extent, ok bool) {
 	if !namesWork {
 		return kinds, false
 	}
-	err := eachMapping(func(m *kernelMapping) {
+	err := eachMapping(residentList, func(m *kernelMapping) {
 		rest, ok := strings.CutPrefix(m.name, "[anon:"+namePrefix)
 		if !ok {
 			return
@@ -43,7 +57,7 @@ func KernelNamed() (kinds [Kinds]Extent, ok bool) {
 		kind, _, _ := strings.Cut(rest, ":")
 		for k, n := range kindNames {
 			if n == kind {
-				kinds[k].Size += m.size
+				kinds[k].Size += int64(m.end - m.first)
 				kinds[k].Resident += m.resident
 			}
 		}
@@ -51,16 +65,16 @@ func KernelNamed() (kinds [Kinds]Extent, ok bool) {
 	return kinds, err == nil
 }
 
-// kernelMapping is one entry of /proc/self/smaps.
+// kernelMapping is one entry of a list of mappings.
 type kernelMapping struct {
-	first, end     uint64
-	name           string
-	size, resident int64
+	first, end uint64
+	name       string
+	resident   int64 // 0 in mappingList
 }
 
 // eachMapping calls visit for every mapping of the process.
-func eachMapping(visit func(*kernelMapping)) error {
-	f, err := os.Open("/proc/self/smaps")
+func eachMapping(list string, visit func(*kernelMapping)) error {
+	f, err := os.Open(list)
 	if err != nil {
 		return err
 	}
@@ -86,14 +100,10 @@ func eachMapping(visit func(*kernelMapping)) error {
 			}
 			continue
 		}
-		switch string(field) {
-		case "Size:":
-			now.size, err = kilobytes(rest)
-		case "Rss:":
-			now.resident, err = kilobytes(rest)
-		}
-		if err != nil {
-			return err
+		if string(field) == "Rss:" {
+			if now.resident, err = kilobytes(rest); err != nil {
+				return err
+			}
 		}
 	}
 	if now != nil {

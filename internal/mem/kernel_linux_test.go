@@ -42,6 +42,9 @@ func TestKernelAgrees(t *testing.T) {
 	if got, _ := KernelBytes(blocks...); got != want {
 		t.Errorf("read-only, the kernel says %+v, the ledger %+v", got, want)
 	}
+	if size, ok := KernelSize(blocks...); !ok || size != want.Size {
+		t.Errorf("the kernel's list says %d bytes, the ledger %d", size, want.Size)
+	}
 	for _, b := range blocks {
 		b.Close()
 	}
@@ -108,7 +111,7 @@ func TestReadAtLeavesNoPages(t *testing.T) {
 	if err := b.ReadAt(f, 0, 0, 1<<20); err != nil {
 		t.Fatal(err)
 	}
-	err := eachMapping(func(m *kernelMapping) {
+	err := eachMapping(residentList, func(m *kernelMapping) {
 		if strings.HasPrefix(m.name, f.Name()) {
 			t.Errorf("the file is mapped: %+v", m)
 		}

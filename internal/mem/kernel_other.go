@@ -2,6 +2,10 @@
 
 package mem
 
+// KernelSize returns the size of the mappings of the given blocks by the kernel's own list. This system does not tell:
+// ok is false.
+func KernelSize(blocks ...*Block) (bytes int64, ok bool) { return 0, false }
+
 // KernelBytes returns the kernel's own count of the mappings of the given blocks. This system does not tell: ok
 // is false.
 func KernelBytes(blocks ...*Block) (e Extent, ok bool) { return Extent{}, false }

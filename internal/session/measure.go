@@ -80,8 +80,8 @@ func (s *Session) Measure(ctx context.Context, in Arguments, device func() int64
 		}
 	}
 	m.DeviceCall = device() - before
-	if extent, ok := mem.KernelBytes(call.Blocks()...); ok {
-		m.Kernel = extent.Size
+	if size, ok := mem.KernelSize(call.Blocks()...); ok {
+		m.Kernel = size
 		for _, b := range call.Blocks() {
 			m.Mapped += b.Mapped()
 		}

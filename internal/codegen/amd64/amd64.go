@@ -80,8 +80,8 @@ func Compile(m *loop.Module, machine target.Machine) (*target.Code, error) {
 
 // held returns the size of a block of code, if the kernel's own count of its pages agrees; else that count.
 func held(block *mem.Block) int64 {
-	if extent, ok := mem.KernelBytes(block); ok && extent.Size != block.Mapped() {
-		return extent.Size
+	if size, ok := mem.KernelSize(block); ok && size != block.Mapped() {
+		return size
 	}
 	return block.Size()
 }
