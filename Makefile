@@ -1,7 +1,7 @@
 # Two commands do everything on a fresh machine:
 #
 #   make demo    builds ./weir and runs it on the digits
-#   make test    sets up what the tests need and runs all of them
+#   make test    sets up what the tests need and runs them, long ones in a short form; make test-all runs all of them whole
 #
 # They need Go and, for make test, Python 3.11 or later, and use node, gcc and a Chromium if they are installed. `make help`
 # lists the rest.
@@ -17,7 +17,7 @@ VENV   ?= .venv
 
 export CGO_ENABLED := 0
 
-# The systems for which the library must build and vet.
+# The systems for which the library must compile and vet.
 TARGETS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64 linux/386 js/wasm
 # The packages whose tests run under wasm, and under the race detector.
 WASM_PACKAGES := ./internal/dtype/... ./internal/sym/... ./internal/mem/... ./internal/tensor/... ./examples/digits/...
@@ -40,7 +40,14 @@ demo: build ## build the command and run it on the digits
 	@./weir demo
 
 .PHONY: test
-test: fresh format vet weirvet metrics second-driver cross test-386 test-wasm test-race conformance python ## every test there is
+test: SHORT := -short
+test: fresh format vet weirvet metrics conformance python ## all tests on this system, long ones in a short form
+	@$(GO) run ./internal/lint/leftout -say $(ENDINGS)
+	@echo "== all tests passed; make test-all runs the long forms, other systems, drivers and Pythons, and PyTorch"
+
+# Disk for PyTorch, and an hour or more, are needed.
+.PHONY: test-all
+test-all: fresh format vet weirvet metrics cross test-386 test-wasm test-race second-driver conformance python torch pythons ## every test there is, whole
 	@$(GO) run ./internal/lint/leftout -say $(ENDINGS)
 	@echo "   longer runs, each of which has a short form that ran: docs/robustness.md, CONTRIBUTING.md"
 	@echo "== all tests passed"
@@ -83,11 +90,6 @@ metrics: ## Prometheus and OpenTelemetry: the module's tests
 	@echo "== metrics"
 	@cd metrics && $(GO) vet ./... && $(GO) test ./...
 
-.PHONY: unit
-unit: | .cache ## the tests that need nothing but Go; make conformance runs them too, with all data
-	@echo "== go test"
-	@env -u WEIR_ONNX_DATA -u WEIR_PYTHON -u WEIR_MODELS $(GO) test -json -timeout 30m ./... | $(GO) run ./internal/lint/leftout $(ENDINGS)
-
 # SwiftShader, of Debian's chromium-common, has other limits, other types and another compiler than the first driver.
 SWIFTSHADER := /usr/lib/chromium/vk_swiftshader_icd.json
 
@@ -102,10 +104,9 @@ second-driver: ## the tests of GPUs on a second driver, if there is one
 	fi
 
 .PHONY: cross
-cross: ## build and vet for every system in TARGETS
+cross: ## compile and vet for every system in TARGETS
 	@for target in $(TARGETS); do \
-		echo "== build and vet $$target"; \
-		GOOS=$${target%/*} GOARCH=$${target#*/} $(GO) build ./...; \
+		echo "== go vet, $$target"; \
 		GOOS=$${target%/*} GOARCH=$${target#*/} $(GO) vet ./...; \
 		(cd $(VET); GOOS=$${target%/*} GOARCH=$${target#*/} $(GO) vet ./...); \
 	done
@@ -147,12 +148,12 @@ test-race: ## the rooms with goroutines under the race detector
 # Tests that need the data read WEIR_ONNX_DATA, WEIR_PYTHON and WEIR_MODELS, and are skipped without them; Go's test cache has the
 # results of packages that read none of them.
 .PHONY: conformance
-conformance: venv filetype models | .cache ## the tests that need Python and the official test data
-	@echo "== go test with the official test data"
+conformance: venv filetype models | .cache ## go test, whole, with the official test data
+	@echo "== go test $(SHORT) with the official test data"
 	@python=$$(cd $(VENV) && pwd)/bin/python; \
 	data=$$("$$python" -c 'import onnx, os; print(os.path.join(os.path.dirname(onnx.__file__), "backend", "test", "data"))'); \
 	test -d "$$data/node"; \
-	WEIR_ONNX_DATA="$$data" WEIR_PYTHON="$$python" WEIR_MODELS="$$PWD/.cache/models" $(GO) test -json -timeout 30m ./... | \
+	WEIR_ONNX_DATA="$$data" WEIR_PYTHON="$$python" WEIR_MODELS="$$PWD/.cache/models" $(GO) test -json $(SHORT) -timeout 60m ./... | \
 		$(GO) run ./internal/lint/leftout $(ENDINGS)
 
 # The package is built as a user builds it, except for the network, and tested in development mode.

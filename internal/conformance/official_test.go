@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/internal/target"
+	"github.com/weirml/weir/internal/weirtest"
 )
 
 // official returns the folder onnx/backend/test/data of the Python package onnx, which is not in this repository.
@@ -67,8 +68,15 @@ func TestOfficial(t *testing.T) {
 		t.Errorf("%d cases of operators and %d of whole networks, at least %d and %d are expected", len(cases), len(nets),
 			leastCases, leastNets)
 	}
-	for _, cpu := range levels() {
-		t.Run(cpu, func(t *testing.T) { officialOn(t, cpu, cases, nets) })
+	for i, cpu := range levels() {
+		whole := i == len(levels())-1 || !testing.Short()
+		t.Run(cpu, func(t *testing.T) {
+			if whole {
+				officialOn(t, cpu, cases, nets, true)
+			} else {
+				officialOn(t, cpu, weirtest.Part(cases, 8), nil, false)
+			}
+		})
 	}
 }
 
@@ -80,8 +88,8 @@ func levels() []string {
 	})
 }
 
-// officialOn runs the cases with code for one level.
-func officialOn(t *testing.T, cpu string, cases, nets []Case) {
+// officialOn runs the cases with code for one level. If they are all, their counts are compared with the recorded ones.
+func officialOn(t *testing.T, cpu string, cases, nets []Case, all bool) {
 	var faults schedulingFaults
 	results := runAll(t, cases, weir.Options{CPU: cpu, Logger: faults.log()})
 	for _, c := range nets {
@@ -120,12 +128,15 @@ func officialOn(t *testing.T, cpu string, cases, nets []Case) {
 		t.Error(fault)
 	}
 	for prefix := range knownFaults {
-		if !met[prefix] {
+		if all && !met[prefix] {
 			t.Errorf("no case that begins with %s goes wrong: take it off the list of known faults", prefix)
 		}
 	}
 	t.Logf("%d cases: %d pass, %d fail, %d refused; predicted = measured for %d, and with what was observed put in for "+
 		"%d whose data decide", len(results), count[Pass], count[Fail], count[Refused], exact, bounded)
+	if !all {
+		return
+	}
 	t.Log("\n" + operatorTable(byOp))
 	checkCases(t, byOp)
 	compareChecks(t, cpu, results)

@@ -3,8 +3,10 @@ package conformance
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/weirml/weir/internal/conformance/conformancetest"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/tensor"
+	"github.com/weirml/weir/internal/weirtest"
 )
 
 // with runs f with the passes that keep selects, and with expand, which lowering needs.
@@ -40,7 +43,7 @@ func passNames() []string {
 // TestPassesOnAndOff compiles random models without one pass, with one pass alone, and with random sets of passes: the
 // results are the reference's.
 func TestPassesOnAndOff(t *testing.T) {
-	count := 6 * len(passNames())
+	count := weirtest.Trials(6, 1) * len(passNames())
 	if n, err := strconv.Atoi(os.Getenv("WEIR_FUZZ_GRAPHS")); err == nil {
 		count = n
 	}
@@ -71,7 +74,7 @@ func TestPassesOnAndOff(t *testing.T) {
 func TestStepsOff(t *testing.T) {
 	defer func() { compiler.Without = nil }()
 	names := compiler.OptionalSteps()
-	for seed := range uint64(12 * len(names)) {
+	for seed := range uint64(weirtest.Trials(12, 2) * len(names)) {
 		m, r := conformancetest.Random(5000+seed), rand.New(rand.NewPCG(seed, 2))
 		some := []string{names[seed%uint64(len(names))]}
 		if seed%2 == 0 {
@@ -92,9 +95,12 @@ func TestStepsOff(t *testing.T) {
 // TestSpelledOutOnAndOff evaluates the modules that the passes make of spelled-out models, without each pass in turn,
 // and compares the results with those of the imported models, for several extents.
 func TestSpelledOutOnAndOff(t *testing.T) {
-	for name, write := range spelled {
+	for i, name := range slices.Sorted(maps.Keys(spelled)) {
+		if testing.Short() && i%4 != 0 {
+			continue
+		}
 		s := newSpelling(false)
-		write(s)
+		spelled[name](s)
 		before := s.module(t)
 		var args, want [][]*tensor.Tensor
 		for _, size := range []int64{1, 3} {

@@ -17,6 +17,7 @@ import (
 	"github.com/weirml/weir/internal/pass"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
+	"github.com/weirml/weir/internal/weirtest"
 )
 
 // wrapping copies the nodes of a function into regions, so that several regions read the values around them.
@@ -223,7 +224,7 @@ const regionPasses = 6
 func TestRegions(t *testing.T) {
 	count := 0
 	cases := passCases(t)
-	for _, name := range slices.Sorted(maps.Keys(cases)) {
+	for _, name := range weirtest.Part(slices.Sorted(maps.Keys(cases)), 4) {
 		parse := cases[name]
 		for _, how := range wrappings {
 			wrap := func() *ir.Module {
@@ -285,7 +286,7 @@ func TestRegions(t *testing.T) {
 			compare("all passes", c.IR)
 		}
 	}
-	if count < 400 {
+	if count < weirtest.Trials(400, 100) {
 		t.Errorf("only %d modules", count)
 	}
 	t.Logf("%d modules", count)
