@@ -15,6 +15,8 @@ const Unbounded = sym.NoMax
 type Dimension struct {
 	Name     string
 	Min, Max int64 // Max is Unbounded if there is no upper bound
+	// From is the origin of the condition of the model that leaves the dimension one value; "" if there is none.
+	From string
 }
 
 // Dims lists the dimensions that the inputs determine, by their shapes or by elements that are sizes. The conditions of
@@ -25,7 +27,13 @@ func (p *Program) Dims() []Dimension {
 	for i, d := range p.compiled.Program.Dims {
 		if !d.Data {
 			r, _ := ranges.Get(sym.User(p.label(i)))
-			out = append(out, Dimension{p.label(i), r.Min, r.Max})
+			dim := Dimension{Name: p.label(i), Min: r.Min, Max: r.Max}
+			for _, c := range p.compiled.Program.Requires {
+				if names := c.Cond.Vars(); r.Min == r.Max && len(names) == 1 && names[0] == d.Name && c.Cond.Rel == sym.EQ {
+					dim.From = c.From
+				}
+			}
+			out = append(out, dim)
 		}
 	}
 	return out
@@ -45,7 +53,7 @@ func (p *Program) Decided() []Dimension {
 	var out []Dimension
 	for i, d := range p.compiled.Program.Dims {
 		if names[p.label(i)] {
-			out = append(out, Dimension{p.label(i), d.Range.Min, d.Range.Max})
+			out = append(out, Dimension{Name: p.label(i), Min: d.Range.Min, Max: d.Range.Max})
 		}
 	}
 	return out

@@ -94,5 +94,7 @@ func tune(ctx context.Context, m *Model, o Options) (p *Program, err error) {
 // timed returns the program as trials run it.
 func (p *Program) timed() *timing.Program {
 	return &timing.Program{Compiled: p.compiled, Session: p.session, Labels: p.labels,
-		Dims: each(p.Dims(), func(d Dimension) timing.Dimension { return timing.Dimension(d) }), Owner: p}
+		Dims: each(p.Dims(), func(d Dimension) timing.Dimension {
+			return timing.Dimension{Name: d.Name, Min: d.Min, Max: d.Max}
+		}), Owner: p}
 }

@@ -193,6 +193,8 @@ type dimRow struct {
 	Max    *int64 `json:"max"`
 	// Decided says that the run's data decide it. --dim binds it to an observed value.
 	Decided bool `json:"decided,omitempty"`
+	// From is the origin of the condition of the model that leaves it one value.
+	From string `json:"from,omitempty"`
 }
 
 // within compiles a model for its plan. If the dimensions have bounds and the plan exceeds the budget, the compiler
@@ -284,7 +286,7 @@ func (f *planFlags) plan(ctx context.Context, path string) error {
 		if _, given := bound[d.Name]; !given {
 			free = append(free, d)
 		}
-		row := dimRow{Name: d.Name, Python: names[d.Name], Min: d.Min, Decided: i >= len(l.program.Dims())}
+		row := dimRow{Name: d.Name, Python: names[d.Name], Min: d.Min, From: d.From, Decided: i >= len(l.program.Dims())}
 		if d.Max != weir.Unbounded {
 			row.Max = &d.Max
 		}
@@ -502,6 +504,10 @@ func (p *planned) print(m *weir.Memory) {
 		by := ""
 		if d.Decided {
 			by = ", decided by the data"
+		}
+		if d.From != "" {
+			stdout.Printf("%-14s %s = %d: %s\n", "dimension", d.Name, d.Min, d.From)
+			continue
 		}
 		stdout.Printf("%-14s %s from %d to %s%s\n", "dimension", d.Name, d.Min, limit, by)
 	}

@@ -129,5 +129,5 @@ func (c *Compiled) Operations() sym.Expr {
 		}
 	}
 	add(c.Loop.Body)
-	return sym.AtLimits(total, c.Loop.Limits)
+	return c.Loop.Dims.Simplify(sym.AtLimits(total, c.Loop.Limits))
 }

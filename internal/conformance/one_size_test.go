@@ -64,3 +64,33 @@ func TestOneSize(t *testing.T) {
 		}
 	}
 }
+
+// TestOneSizeTold: a dimension to which the model leaves one value says what leaves it, one that the caller binds does
+// not.
+func TestOneSizeTold(t *testing.T) {
+	state := wire.FromTensor("h", tensor.Must(tensor.FromSlice(make([]float32, 4), 1, 1, 4)))
+	g := &wire.GraphProto{Name: "fixed",
+		Input: []*wire.ValueInfoProto{
+			wire.TensorValue("x", wire.FloatType, wire.Dim("time"), wire.Dim("batch"), wire.Size(2)),
+			wire.TensorValue("w", wire.FloatType, wire.Size(1), wire.Size(12), wire.Size(2)),
+			wire.TensorValue("r", wire.FloatType, wire.Size(1), wire.Size(12), wire.Size(4))},
+		Output:      []*wire.ValueInfoProto{{Name: "y"}},
+		Initializer: []*wire.TensorProto{state},
+		Node:        []*wire.NodeProto{operation("GRU", "x,w,r,,,h", "y", wire.IntAttribute("hidden_size", 4))}}
+	m, err := weir.LoadBytes((&wire.ModelProto{IRVersion: 8, OpsetImport: []*wire.OperatorSetIDProto{{Version: 17}},
+		Graph: g}).Marshal())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	p, err := weir.Compile(t.Context(), m, weir.Options{Dims: map[string]weir.Range{"time": {Min: 3, Max: 3}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	const from = "y (recurrent): the extents of a recurrent layer's operands"
+	want := []weir.Dimension{{Name: "batch", Min: 1, Max: 1, From: from}, {Name: "time", Min: 3, Max: 3}}
+	if got := p.Dims(); !slices.Equal(got, want) {
+		t.Errorf("the dimensions are %+v, not %+v", got, want)
+	}
+}
