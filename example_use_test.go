@@ -134,9 +134,10 @@ func ExampleProgram_Savings() {
 	peak, err := program.Memory().Peak(1, nil)
 	fmt.Println(err == nil && peak <= refused.Budget)
 	// Output:
+	// batch rows.1
+	// page down
 	// page table
 	// page up
-	// page down
 	// true
 }
 

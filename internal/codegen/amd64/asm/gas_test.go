@@ -94,10 +94,7 @@ func TestGas(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var insts []Inst
 	var texts []string
-	count := 12
-	if testing.Short() {
-		count = 3
-	}
+	const count = 12
 	used := map[*form]bool{}
 	for _, f := range allForms() {
 		if f.op.Jumps() {
