@@ -101,8 +101,8 @@ func TestBroadcasts(t *testing.T) {
 	}
 }
 
-// TestBroadcastsDeclared: extents of different names must be equal if the file declares the outputs' shapes, or if the
-// model has a loop.
+// TestBroadcastsDeclared: extents of different names must be equal if the file declares the outputs' shapes, if the model
+// has a loop, or if there are many such pairs.
 func TestBroadcastsDeclared(t *testing.T) {
 	sum := broadcastCases[0]
 	looped := broadcastCase{"loop", sum.inputs, []*wire.NodeProto{operation("Add", "x0,x1", "t"),
@@ -111,11 +111,18 @@ func TestBroadcastsDeclared(t *testing.T) {
 			Input: []*wire.ValueInfoProto{wire.TensorValue("i", wire.Int64Type), wire.TensorValue("c", wire.BoolType),
 				wire.TensorValue("v", wire.FloatType, wire.Dim("m"))},
 			Output: []*wire.ValueInfoProto{{Name: "d"}, {Name: "w"}}}))}}
+	many := broadcastCase{"many", [][]any{{"a"}, {"b"}}, []*wire.NodeProto{operation("Add", "x0,x1", "t0")}}
+	for i := range 8 {
+		many.inputs = append(many.inputs, []any{fmt.Sprint("d", i)})
+		many.nodes = append(many.nodes, operation("Add", fmt.Sprintf("t%d,x%d", i, i+2), fmt.Sprint("t", i+1)))
+	}
+	many.nodes = append(many.nodes, operation("Relu", "t8", "y"))
 	for name, c := range map[string]struct {
 		of     broadcastCase
 		output *wire.ValueInfoProto
-	}{"declared": {sum, wire.TensorValue("y", wire.FloatType, wire.Dim("c"))},
-		"loop": {looped, &wire.ValueInfoProto{Name: "y"}}} {
+	}{"many": {many, &wire.ValueInfoProto{Name: "y"}},
+		"declared": {sum, wire.TensorValue("y", wire.FloatType, wire.Dim("c"))},
+		"loop":     {looped, &wire.ValueInfoProto{Name: "y"}}} {
 		t.Run(name, func(t *testing.T) {
 			proto := c.of.model()
 			proto.Graph.Output = []*wire.ValueInfoProto{c.output}

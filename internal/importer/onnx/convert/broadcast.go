@@ -14,6 +14,10 @@ import (
 // the file keeps it: exporters that name each dimension anew mean equal extents. If the file leaves the shape of an
 // output open, the model is converted again, and operands are stretched whose extents are known at entry.
 
+// mostBroadcasts limits the pairs of extents of which one may repeat: with many, the formulas of the shapes grow, and so
+// does the time of a compilation.
+const mostBroadcasts = 8
+
 // repeats says whether operands may repeat that only a run knows to have an extent of 1.
 type repeats struct {
 	how       repeating
@@ -40,7 +44,8 @@ func (r *repeats) found(m *Source, c *ir.Inference, states map[string]string) er
 	switch {
 	case r.how == mayRepeat && unlimited > r.unlimited:
 		r.how = mustBeEqual
-	case r.how == assumedEqual && len(c.Broadcasts) > 0 && m.opens(states) && !loops(m.Proto.Graph.Node):
+	case r.how == assumedEqual && len(c.Broadcasts) > 0 && len(c.Broadcasts) <= mostBroadcasts && m.opens(states) &&
+		!loops(m.Proto.Graph.Node):
 		r.how, r.unlimited = mayRepeat, unlimited
 	default:
 		return nil
