@@ -101,8 +101,8 @@ func TestBroadcasts(t *testing.T) {
 	}
 }
 
-// TestBroadcastsDeclared: extents of different names must be equal if the file declares the outputs' shapes, if the model
-// has a loop, or if there are many such pairs.
+// TestBroadcastsDeclared: extents of different names must be equal if the file declares the outputs' shapes, if the
+// model has a loop, or if there are many such pairs.
 func TestBroadcastsDeclared(t *testing.T) {
 	sum := broadcastCases[0]
 	looped := broadcastCase{"loop", sum.inputs, []*wire.NodeProto{operation("Add", "x0,x1", "t"),

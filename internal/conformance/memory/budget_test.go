@@ -50,7 +50,10 @@ func TestBudgets(t *testing.T) {
 			free := budgeted(t, m, o, in, nil)
 			least := weirtest.Smallest(t, m, o)
 			kinds := map[string]bool{}
-			for i := int64(0); i <= 10; i += int64(weirtest.Trials(1, 5)) {
+			for i := range int64(11) {
+				if testing.Short() && !slices.Contains([]int64{0, 1, 5, 10}, i) {
+					continue
+				}
 				o.Budget = free.peak - (free.peak-least)*i/10
 				tight := budgeted(t, m, o, in, free.results)
 				if tight.peak > o.Budget {

@@ -14,8 +14,8 @@ import (
 // the file keeps it: exporters that name each dimension anew mean equal extents. If the file leaves the shape of an
 // output open, the model is converted again, and operands are stretched whose extents are known at entry.
 
-// mostBroadcasts limits the pairs of extents of which one may repeat: with many, the formulas of the shapes grow, and so
-// does the time of a compilation.
+// mostBroadcasts limits the pairs of extents of which one may repeat: with many, the formulas of the shapes grow, and
+// so does the time of a compilation.
 const mostBroadcasts = 8
 
 // repeats says whether operands may repeat that only a run knows to have an extent of 1.
