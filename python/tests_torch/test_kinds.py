@@ -191,6 +191,7 @@ KINDS: dict[str, tuple[Any, Callable[[int], tuple[Any, ...]]]] = {
     "scatters": (
         lambda w, x: tuple((x @ w).scatter_reduce(0, x.argsort(0) // 2, x, r) for r in ("sum", "mean", "amax", "amin")), rows,
     ),
+    "signs": (lambda w, x: (x @ w) * torch.sign(torch.where(x > 0, x, torch.nan)), rows),
     "a function of its own": (lambda w, x: Square.apply(x @ w, 2.0), rows),
     "derivatives inside": (lambda w, x: torch.func.vmap(torch.func.grad(lambda v: ((v @ w) ** 2).sum()))(x), rows),
     "a checkpoint": (

@@ -126,6 +126,7 @@ func TestGraph(t *testing.T) {
 			{"name": "index", "arg": {"as_int": -1}}`), "f32[4]"},
 		{node("aten.as_strided.default",
 			self+`, {"name": "size", "arg": {"as_ints": [2, 2]}}, {"name": "stride", "arg": {"as_ints": [2, 1]}}`), "f32[2, 2]"},
+		{node("aten.sign.default", self), "%y: f32[s0, 4] = where("},
 		{node("aten.gt.Scalar", self+`, {"name": "other", "arg": {"as_int": 0}}`), "bool[s0, 4]"},
 	} {
 		m, err := parseGraph(program(c.nodes, "", ""))

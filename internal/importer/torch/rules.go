@@ -221,13 +221,17 @@ func times(c *call, x, y *ir.Value) *ir.Value {
 	return c.binary(ops.Mul, x, y)
 }
 
-// signum is a rule for the sign: −1, 0 or 1; a bool stays as it is.
+// signum is a rule for the sign: −1, 0 or 1, and 0 for NaN; a bool stays as it is.
 func signum(c *call) []*ir.Value {
 	x := c.tensor("self")
 	if x.Type.DType == dtype.Bool {
 		return one(x)
 	}
-	return one(c.unary(ops.Sign, x))
+	sign := c.unary(ops.Sign, x)
+	if x.Type.DType.IsFloat() {
+		sign = ops.Where(c.Builder, c.unary(ops.IsNaN, x), c.like(sign, 0), sign)
+	}
+	return one(sign)
 }
 
 // quotients returns a function that divides; integers by 0 are an error of the run.
