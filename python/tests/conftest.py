@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import gc
+import signal
 
 import pytest
 import weir
+
+# A shell lets commands in its background ignore the signal, which tests and their children send.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
