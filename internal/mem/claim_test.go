@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -135,8 +136,10 @@ func TestMapFS(t *testing.T) {
 func TestReplace(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a[b].bin")
-	if err := os.WriteFile(filepath.Join(dir, ".a[b].bin.LEFT.tmp"), nil, 0o600); err != nil {
-		t.Fatal(err)
+	if locks || runtime.GOOS == "windows" { // elsewhere nothing tells whether a process still writes the file
+		if err := os.WriteFile(filepath.Join(dir, ".a[b].bin.LEFT.tmp"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	var all sync.WaitGroup
 	for i := range 8 {
