@@ -28,15 +28,23 @@ func (p *Program) Dims() []Dimension {
 		if !d.Data {
 			r, _ := ranges.Get(sym.User(p.label(i)))
 			dim := Dimension{Name: p.label(i), Min: r.Min, Max: r.Max}
-			for _, c := range p.compiled.Program.Requires {
-				if names := c.Cond.Vars(); r.Min == r.Max && len(names) == 1 && names[0] == d.Name && c.Cond.Rel == sym.EQ {
-					dim.From = c.From
-				}
+			if r.Min == r.Max {
+				dim.From = p.fixedBy(d.Name)
 			}
 			out = append(out, dim)
 		}
 	}
 	return out
+}
+
+// fixedBy returns the origin of the condition that leaves a dimension one value; "" if there is none.
+func (p *Program) fixedBy(name sym.Name) (from string) {
+	for _, c := range p.compiled.Program.Requires {
+		if names := c.Cond.Vars(); c.Cond.Rel == sym.EQ && len(names) == 1 && names[0] == name {
+			from = c.From
+		}
+	}
+	return from
 }
 
 // Check returns the error with which a run with these dimensions would be refused before any kernel runs, or nil. The

@@ -275,7 +275,8 @@ func (f *planFlags) plan(ctx context.Context, path string) error {
 		Code: at(m.Code), Calls: f.calls, Workers: m.Workers,
 		LowerBound: at(m.LowerBound), Least: at(m.Least), Proven: m.Proven, Bounded: m.Bounded, Exhausted: m.Exhausted,
 		Peak: at(m.Formula(f.calls)), Alive: []aliveRow{}, Dims: []dimRow{}}
-	dims := slices.Concat(l.program.Dims(), l.program.Decided())
+	shaped := l.program.Dims()
+	dims := slices.Concat(shaped, l.program.Decided())
 	names := pythonNames(dims)
 	if p.PeakFormula, err = inPython(m.Formula(f.calls).String(), names); err != nil {
 		return err
@@ -286,7 +287,7 @@ func (f *planFlags) plan(ctx context.Context, path string) error {
 		if _, given := bound[d.Name]; !given {
 			free = append(free, d)
 		}
-		row := dimRow{Name: d.Name, Python: names[d.Name], Min: d.Min, From: d.From, Decided: i >= len(l.program.Dims())}
+		row := dimRow{Name: d.Name, Python: names[d.Name], Min: d.Min, From: d.From, Decided: i >= len(shaped)}
 		if d.Max != weir.Unbounded {
 			row.Max = &d.Max
 		}
@@ -497,6 +498,10 @@ func (p *planned) print(m *weir.Memory) {
 		stdout.Printf("%-14s %s\n", "actual", actualText(p.Actual))
 	}
 	for _, d := range p.Dims {
+		if d.From != "" {
+			stdout.Printf("%-14s %s = %d: %s\n", "dimension", d.Name, d.Min, d.From)
+			continue
+		}
 		limit := "no limit"
 		if d.Max != nil {
 			limit = fmt.Sprint(*d.Max)
@@ -504,10 +509,6 @@ func (p *planned) print(m *weir.Memory) {
 		by := ""
 		if d.Decided {
 			by = ", decided by the data"
-		}
-		if d.From != "" {
-			stdout.Printf("%-14s %s = %d: %s\n", "dimension", d.Name, d.Min, d.From)
-			continue
 		}
 		stdout.Printf("%-14s %s from %d to %s%s\n", "dimension", d.Name, d.Min, limit, by)
 	}

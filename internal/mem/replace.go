@@ -14,8 +14,8 @@ import (
 // Replace writes a file under another name in path's folder, and renames it to path when it is complete: path has the
 // previous file or this one. Its permissions are those that the process's umask leaves. If durable, the bytes are
 // synced to the disk before. Several processes may replace one file at the same time: each writes a file of its own,
-// and the last to end wins. Replace removes what earlier calls for this path left that were killed,
-// where files can be locked, and on Windows.
+// and the last to end wins. Where files can be locked, and on Windows, Replace removes
+// what earlier calls for this path left that were killed.
 func Replace(path string, durable bool, write func(w io.Writer) error) error {
 	f, err := createBeside(path)
 	if err != nil {

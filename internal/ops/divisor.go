@@ -30,7 +30,7 @@ func init() {
 func Divisor(b *ir.Builder, y *ir.Value) *ir.Value { return b.Op("divisor", nil, y) }
 
 // divides names a divisor of 0 in a run's error.
-const divides = "a divisor's magnitude, counted up to 1,"
+const divides = "an integer is divided by 0: the divisor's magnitude, up to 1,"
 
 // divisorShape infers the operand's shape.
 func divisorShape(c *ir.Inference, n *ir.Node) error {

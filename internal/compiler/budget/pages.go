@@ -272,12 +272,8 @@ func (s *squeezer) byPieces(c *change, l *loop.Launch, w *loop.Buffer, times int
 
 // largestPage returns the bytes of the largest weight that is not paged, or part of a weight that steps read into
 // memory at once.
-func (s *squeezer) largestPage(body []loop.Step) (most int64) {
-	for _, b := range s.m.Buffers {
-		if b.Kind == loop.Weight && b.View == nil && !b.Paged {
-			most = max(most, int64(len(b.Data.Bytes())))
-		}
-	}
+func (s *squeezer) largestPage(body []loop.Step) int64 {
+	most := largestWeight(s.m, func(b *loop.Buffer) bool { return !b.Paged })
 	var parts func(body []loop.Step)
 	parts = func(body []loop.Step) {
 		for _, step := range body {
@@ -293,6 +289,16 @@ func (s *squeezer) largestPage(body []loop.Step) (most int64) {
 		}
 	}
 	parts(body)
+	return most
+}
+
+// largestWeight returns the bytes of the largest weight for which counts is true.
+func largestWeight(m *loop.Module, counts func(b *loop.Buffer) bool) (most int64) {
+	for _, b := range m.Buffers {
+		if b.Kind == loop.Weight && b.View == nil && counts(b) {
+			most = max(most, int64(len(b.Data.Bytes())))
+		}
+	}
 	return most
 }
 

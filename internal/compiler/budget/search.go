@@ -260,12 +260,7 @@ func (k *search) restore(to state) error {
 func (k *search) squeezed(w *strategy) (least int64, err error) {
 	sizes := []int64{w.most}
 	if w.most == 0 {
-		largest := int64(0)
-		for _, b := range k.Loop().Buffers {
-			if b.Kind == loop.Weight && b.View == nil {
-				largest = max(largest, int64(len(b.Data.Bytes())))
-			}
-		}
+		largest := largestWeight(k.Loop(), func(*loop.Buffer) bool { return true })
 		for range mostReductions {
 			if largest /= pageReduction; largest < leastPaged {
 				break
