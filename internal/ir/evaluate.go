@@ -291,8 +291,22 @@ func (e *Evaluation) lastReads(b *Block) lastReads {
 	return last
 }
 
-// set records a value, and binds the dimensions in its shape and in its Bound elements. If its type or shape
-// contradicts the shape rule, that is a bug, unless a condition of the module does not hold.
+// contradicted returns an element of t that differs from what is known of v; ok is false if none does.
+func (e *Evaluation) contradicted(v *Value, t *tensor.Tensor) (i int, want int64, ok bool) {
+	if v.Bound || int64(len(v.Known)) != t.Len() {
+		return 0, 0, false
+	}
+	for i, x := range v.Known {
+		if want, err := e.Int(x); err == nil && want != t.Int(int64(i)) {
+			return i, want, true
+		}
+	}
+	return 0, 0, false
+}
+
+// set records a value, and binds the dimensions in its shape and in its Bound elements. If its type, its shape or its
+// elements contradict the shape rule, that is a bug, unless a condition of the module does not hold: what is known of
+// elements is a claim that the evaluation checks, and never its source.
 func (e *Evaluation) set(v *Value, t *tensor.Tensor) error {
 	e.values[v] = t
 	if t == nil {
@@ -319,6 +333,12 @@ func (e *Evaluation) set(v *Value, t *tensor.Tensor) error {
 			return err
 		}
 		return diag.Internalf("it is %s%v, and its shape rule says %s", t.DType(), t.Shape(), v.Type).AtTensor(v.Name)
+	}
+	if i, want, other := e.contradicted(v, t); other && e.Module != nil {
+		if err := e.holds(e.Module.Requires); err != nil {
+			return err
+		}
+		return diag.Internalf("element %d is %d, and its shape rule says %d", i, t.Int(int64(i)), want).AtTensor(v.Name)
 	}
 	if v.Bound {
 		for i, x := range v.Known {
