@@ -114,12 +114,17 @@ func (s *sampled) node(b *ir.Builder, source string, in []*ir.Value) *ir.Node {
 	return b.NodeWith(s.def.Op, maps.Clone(s.Attrs), regions, in...)
 }
 
-// build returns the module as parsed from its text, so that shape rules check all that an importer ensures.
+// build returns the module as parsed from its text.
 func (p *pair) build() (*ir.Module, error) {
 	m, err := p.built()
 	if err != nil {
 		return nil, err
 	}
+	return reparsed(m)
+}
+
+// reparsed returns a module as parsed from its text, so that shape rules check all that an importer ensures.
+func reparsed(m *ir.Module) (*ir.Module, error) {
 	data := map[string]*tensor.Tensor{}
 	for _, v := range m.Main.Body.Consts {
 		data[v.Name] = v.Const

@@ -93,7 +93,10 @@ func (c *Call) launchRemote(s *program.Launch) error {
 		}
 	}
 	if !b.ready {
-		if err := c.prepareRemote(s, b); err != nil {
+		if err := c.relies(s.Dims); err != nil {
+			return at(err, s.Source)
+		}
+		if err := c.prepareRemote(s, b); err != nil && !idle(s, b) {
 			return at(err, s.Source)
 		}
 	}
@@ -113,9 +116,6 @@ func (c *Call) launchRemote(s *program.Launch) error {
 
 // prepareRemote computes the tiles, operand sizes and scratch of a launch, which depend on its dimensions only.
 func (c *Call) prepareRemote(s *program.Launch, b *bound) (err error) {
-	if err := c.relies(s.Dims); err != nil {
-		return err
-	}
 	if b.Tiles, err = b.Kernel.Tiles(b.Args.Dims); err != nil {
 		return err
 	}

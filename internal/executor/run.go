@@ -169,7 +169,8 @@ func (c *Call) boundTo(s *program.Launch) *bound {
 	return c.args[s]
 }
 
-// launch runs a kernel on the host's workers, after computing its tiles and needs if its dimensions have changed.
+// launch runs a kernel on the host's workers, after preparing it if its dimensions have changed. One that writes
+// nothing is not run, and may have dimensions for which it cannot be prepared.
 func (c *Call) launch(s *program.Launch) error {
 	if err := c.ctx.Err(); err != nil {
 		return err
@@ -188,31 +189,16 @@ func (c *Call) launch(s *program.Launch) error {
 			b.Args.Dims[i], b.ready = v, false
 		}
 	}
+	rests := idle(s, b)
 	if !b.ready {
 		if err := c.relies(s.Dims); err != nil {
 			return err
 		}
-		tiles, err := b.Kernel.Tiles(b.Args.Dims)
-		if err != nil {
+		if err := c.prepareHost(s, b); err != nil && !rests {
 			return err
 		}
-		b.Tiles = tiles
-		if k, ok := b.Kernel.(target.Stepped); ok {
-			if b.Course, err = k.Course(b.Args.Dims); err != nil {
-				return err
-			}
-		}
-		if err := b.Kernel.Needs(b.Args.Dims, b.needs); err != nil {
-			return at(err, s.Source)
-		}
-		if c.x.layout.asks[s] && tiles > 0 {
-			if err := c.moreScratch(b, s.Source); err != nil {
-				return err
-			}
-		}
-		b.ready = true
 	}
-	if b.Tiles == 0 {
+	if !b.ready || b.Tiles == 0 {
 		if c.watch != nil { // record its operands, although there is nothing to do
 			for _, o := range b.Args.Operands {
 				c.watch.see(o)
@@ -220,7 +206,6 @@ func (c *Call) launch(s *program.Launch) error {
 		}
 		return nil
 	}
-	rests := idle(s, b)
 	if !rests {
 		if err := c.suffices(s, b); err != nil {
 			return err
@@ -236,6 +221,30 @@ func (c *Call) launch(s *program.Launch) error {
 		return c.guarded(s, b)
 	}
 	return at(c.team.Launch(&b.Job, c.workers), s.Source)
+}
+
+// prepareHost computes the tiles, operand sizes and scratch of a launch, which depend on its dimensions only.
+func (c *Call) prepareHost(s *program.Launch, b *bound) error {
+	tiles, err := b.Kernel.Tiles(b.Args.Dims)
+	if err != nil {
+		return err
+	}
+	b.Tiles = tiles
+	if k, ok := b.Kernel.(target.Stepped); ok {
+		if b.Course, err = k.Course(b.Args.Dims); err != nil {
+			return err
+		}
+	}
+	if err := b.Kernel.Needs(b.Args.Dims, b.needs); err != nil {
+		return at(err, s.Source)
+	}
+	if c.x.layout.asks[s] && tiles > 0 {
+		if err := c.moreScratch(b, s.Source); err != nil {
+			return err
+		}
+	}
+	b.ready = true
+	return nil
 }
 
 // suffices checks that every operand has the bytes that its kernel is proved to stay within.

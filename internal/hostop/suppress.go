@@ -77,6 +77,9 @@ func nonMaxSuppression(c *Call) error {
 	}
 	// for each selected box: the image and the class in one number, and the box
 	order, selected := room[:0:count], room[count:count]
+	if most == 0 {
+		images = 0 // classes without boxes may be many
+	}
 	for image := range images {
 		own := boxes[image*count*4 : (image+1)*count*4]
 		for class := range classes {

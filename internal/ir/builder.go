@@ -90,35 +90,9 @@ func (b *Builder) Param(name string, t Type) *Value {
 // Constant adds a constant; the elements of a small integer one are known.
 func (b *Builder) Constant(name string, t *tensor.Tensor) *Value {
 	v := &Value{Name: b.Name(name), Type: Type{DType: t.DType(), Shape: Constants(t.Shape())}, Const: t}
-	b.limit(v.Type)
 	v.know()
 	b.Block.Consts = append(b.Block.Consts, v)
 	return v
-}
-
-// mostEmpty limits the product of the nonzero extents of a tensor without elements, since code may loop over them.
-const mostEmpty = 1 << 31
-
-// limit fails if a type has no elements and huge extents.
-func (b *Builder) limit(t Type) {
-	empty, others := false, int64(1)
-	for _, e := range t.Shape {
-		size, fixed := e.Const()
-		if !fixed || size <= 0 {
-			empty = empty || fixed && size == 0
-			continue
-		}
-		if others = min(others, mostEmpty+1); size > mostEmpty || others*size > mostEmpty {
-			others = mostEmpty + 1
-		} else {
-			others *= size
-		}
-	}
-	if empty && others > mostEmpty {
-		b.Fail(diag.Unsupportedf("a tensor of type %s, which has no elements and extents other than 0 whose product is "+
-			"over %d", t,
-			int64(mostEmpty)).AtNode(b.Source, b.Operator))
-	}
 }
 
 // Node appends a node and returns it with its outputs inferred.
@@ -148,7 +122,6 @@ func (b *Builder) NodeWith(op string, attrs Attrs, regions []*Block, inputs ...*
 		b.Fail(err)
 	}
 	for i, out := range n.Outputs {
-		b.limit(out.Type)
 		out.Node, out.Index = n, i
 		if out.Name == "" {
 			hint := b.Source

@@ -10,10 +10,14 @@ import (
 // ScratchAlign is the alignment, in bytes, of every local in a worker's scratch.
 const ScratchAlign = 64
 
-// RowMajor returns the strides, in elements, of a row-major buffer.
+// RowMajor returns the strides, in elements, of a row-major buffer. They are 0 if an extent is the number 0: the
+// product of the others may be of any size.
 func RowMajor(shape []sym.Expr) []sym.Expr {
 	strides := make([]sym.Expr, len(shape))
 	step := sym.Const(1)
+	if slices.ContainsFunc(shape, func(e sym.Expr) bool { return e.Equal(sym.Expr{}) }) {
+		step = sym.Expr{}
+	}
 	for i := len(shape) - 1; i >= 0; i-- {
 		strides[i] = step
 		step = step.Mul(shape[i])

@@ -444,8 +444,17 @@ func (c *resolver) statement(s Stmt) action {
 // loop compiles a loop.
 func (c *resolver) loop(s *For) action {
 	extent, slot, body := c.symbol(s.Extent), c.integer(s.Var), c.body(s.Body)
+	var inner []integer
+	for _, x := range Hollow(s, func(sym.Expr) int64 { return 0 }, func(sym.Expr) int64 { return math.MaxInt64 }) {
+		inner = append(inner, c.symbol(x))
+	}
 	return func(f *frame) {
 		n := extent(f)
+		for _, x := range inner {
+			if n > 0 && x(f) <= 0 {
+				return
+			}
+		}
 		for i := range n {
 			f.integers[slot] = i
 			if f.reversed && s.Kind != Serial {

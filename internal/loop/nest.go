@@ -97,3 +97,26 @@ func Only(body []Stmt) (*For, bool) {
 	f, ok := body[0].(*For)
 	return f, ok
 }
+
+// Hollow returns the extents of the loops that alone make up a loop's body, each in the other, as far as they do not
+// depend on their variables: if one of them is 0, the loop does nothing, however often it turns. It returns nil for a
+// loop of few turns; most bounds an extent from above, and least from below.
+func Hollow(s *For, least, most func(sym.Expr) int64) (extents []sym.Expr) {
+	if most(s.Extent) <= fewTurns {
+		return nil
+	}
+	outer := map[sym.Name]bool{s.Var: true}
+	for inner, ok := Only(s.Body); ok; inner, ok = Only(inner.Body) {
+		if slices.ContainsFunc(inner.Extent.Vars(), func(n sym.Name) bool { return outer[n] }) {
+			break
+		}
+		if least(inner.Extent) <= 0 {
+			extents = append(extents, inner.Extent)
+		}
+		outer[inner.Var] = true
+	}
+	return extents
+}
+
+// fewTurns is the largest number of turns of a loop that take no time if they do nothing.
+const fewTurns = 1 << 16

@@ -263,6 +263,9 @@ func (v *moduleVerifier) layout(what string, b *Buffer, p *Param) {
 		want = RowMajor(p.Shape)
 	}
 	if len(b.Shape) == len(p.Shape) && v.equal(b.Shape, p.Shape) {
+		if v.module.Dims.EQ(sym.Product(p.Shape...), sym.Const(0)) == sym.Yes {
+			return // no element has an offset
+		}
 		for i := range want {
 			if v.module.Dims.LE(p.Shape[i], sym.Const(1)) != sym.Yes && v.module.Dims.EQ(have[i], want[i]) != sym.Yes {
 				v.differ(what, "strides", v.module.Dims.EQ(have[i], want[i]), have, want)

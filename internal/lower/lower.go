@@ -331,7 +331,9 @@ func (l *lowering) launch(n *ir.Node, def *ops.Def, low ops.Lowering, steps *[]l
 			ops.Settled(l.from.Dims, v.Type.Shape)))
 		step.Args = append(step.Args, l.buffers[v])
 	}
-	low.Build(nest, n)
+	if !l.idle(n) {
+		low.Build(nest, n)
+	}
 	nest.Finish()
 	if nest.Kernel.Work = loop.CostOf(nest.Kernel).Operations; def.Work != nil {
 		nest.Kernel.Work = def.Work(n)
@@ -339,6 +341,13 @@ func (l *lowering) launch(n *ir.Node, def *ops.Def, low ops.Lowering, steps *[]l
 	l.to.Kernels = append(l.to.Kernels, nest.Kernel)
 	*steps = append(*steps, step)
 	return nil
+}
+
+// idle reports whether a node writes nothing, whatever the run's dimensions are: an extent of each result is 0.
+func (l *lowering) idle(n *ir.Node) bool {
+	return !slices.ContainsFunc(n.Outputs, func(v *ir.Value) bool {
+		return !slices.ContainsFunc(l.numbered(v.Type.Shape), func(e sym.Expr) bool { return e.Equal(sym.Expr{}) })
+	})
 }
 
 // host adds a step that runs the node by the host operator of that name.

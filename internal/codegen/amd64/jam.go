@@ -135,7 +135,7 @@ func (j *jam) emit(e *emitter) {
 			list := body[i].(*loop.For).Body
 			inner.copies, all = append(inner.copies, list), append(all, list...)
 		}
-		e.counted(sym.Const(0), e.resolve(f.Extent), f.Var, all, func() { inner.emit(e) })
+		e.counted(f, sym.Const(0), e.resolve(f.Extent), all, func() { inner.emit(e) })
 	}
 }
 

@@ -304,7 +304,7 @@ func (e *emitter) part(s *loop.For, first, end sym.Expr) {
 		e.k.ranges.Set(s.Var, sym.Range{Min: from, Max: to - 1})
 		defer e.k.ranges.Set(s.Var, known)
 	}
-	e.counted(first, end, s.Var, s.Body, func() { e.body(s.Body) })
+	e.counted(s, first, end, s.Body, func() { e.body(s.Body) })
 }
 
 // written unrolls iterations of a loop.
@@ -358,19 +358,23 @@ func copied(n int64, body []loop.Stmt) int64 {
 }
 
 // counted emits a loop whose variable counts from first up to end. around is the statements that body emits.
-func (e *emitter) counted(first, end sym.Expr, variable sym.Name, around []loop.Stmt, body func()) {
+func (e *emitter) counted(s *loop.For, first, end sym.Expr, around []loop.Stmt, body func()) {
 	to, fixed := end.Const()
 	limit := asm.NoReg
 	if !fixed {
 		limit = e.integer(end)
 	}
+	var inner []asm.Reg
+	for _, x := range loop.Hollow(s, func(x sym.Expr) int64 { lo, _ := e.bounds(e.resolve(x)); return lo }, e.most) {
+		inner = append(inner, e.integer(x))
+	}
 	scope := e.open(around)
 	lo, _ := e.bounds(end.Sub(first))
-	scope.certain = lo > 0
+	scope.certain = lo > 0 && len(inner) == 0
 	outer := e.names
 	e.names = maps.Clone(outer)
 	i := e.general()
-	e.names[variable] = name{depth: scope.depth, register: i}
+	e.names[s.Var] = name{depth: scope.depth, register: i}
 	body()
 	e.names = outer
 	list := e.close()
@@ -380,6 +384,10 @@ func (e *emitter) counted(first, end sym.Expr, variable sym.Name, around []loop.
 			limit = e.number(to)
 		}
 		e.compareNumbers(limit, e.integer(first))
+		e.jump(asm.JLE, over)
+	}
+	for _, x := range inner {
+		e.integerImm(asm.CMP, x, 0)
 		e.jump(asm.JLE, over)
 	}
 	e.append(scope.head)

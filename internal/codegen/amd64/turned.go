@@ -136,7 +136,7 @@ func (e *emitter) turnedRows(extent sym.Expr, t *turning) {
 	t.first = sym.Hidden(t.row.Text() + "#first")
 	e.k.ranges.Set(block, sym.Range{Min: 0, Max: max(e.most(blocks)-1, 0)})
 	e.k.ranges.Set(t.first, sym.Range{Min: 0, Max: max(e.most(extent)-int64(e.isa.lanes), 0)})
-	e.counted(sym.Const(0), e.k.ranges.Simplify(blocks), block, t.nest.Body, func() {
+	e.counted(&loop.For{Var: block}, sym.Const(0), e.k.ranges.Simplify(blocks), t.nest.Body, func() {
 		e.names[t.first] = name{depth: e.here.depth, register: e.integer(e.k.ranges.Simplify(at(sym.Var(block))))}
 		e.names[t.row] = name{depth: e.here.depth, replaced: true, value: sym.Var(t.first)}
 		e.turning = t

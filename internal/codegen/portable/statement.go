@@ -104,8 +104,17 @@ func vectorizable(body []loop.Stmt) bool {
 func (c *compiler) serial(s *loop.For) action {
 	slot, extent, left, work := c.integers[s.Var], c.integer(s.Extent), c.budget, workOf(s.Body)
 	do := c.body(s.Body)
+	inner := make([]integer, 0, 2)
+	for _, e := range loop.Hollow(s, func(x sym.Expr) int64 { low, _ := c.ranges.Bounds(x); return low }, c.most) {
+		inner = append(inner, c.integer(e))
+	}
 	return func(f frame, n int) {
 		count := extent.get(f)
+		for _, e := range inner {
+			if e.get(f) <= 0 {
+				count = 0
+			}
+		}
 		at := word[int64](f, slot)
 		for i := int64(0); i < count; i++ {
 			*at = i

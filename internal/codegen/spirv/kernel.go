@@ -313,6 +313,12 @@ func (w *writer) most(e sym.Expr) int64 {
 	return r.Max
 }
 
+// least returns a lower bound of an integer.
+func (w *writer) least(e sym.Expr) int64 {
+	r, _ := w.ranges.Of(e)
+	return r.Min
+}
+
 // entry writes an entry point, and returns its number of blocks.
 func (w *writer) entry(n nest) (e target.Entry, blocks sym.Expr) {
 	e = target.Entry{Name: fmt.Sprintf("part%d", len(w.entryNames)), Threads: nestThreads}

@@ -80,6 +80,9 @@ func (w *writer) serial(s *loop.For, inside func()) {
 	}
 	count := w.integer(s.Extent)
 	typ := w.typeOf(count)
+	for _, x := range loop.Hollow(s, w.least, w.most) {
+		count.id = w.op(opSelect, typ, w.below(w.constant(0), w.integer(x)), count.id, w.sized(w.constant(0), count.wide).id)
+	}
 	at := w.variable(typ)
 	w.set(at, w.sized(w.constant(0), count.wide).id)
 	w.extents[s.Var] = s.Extent

@@ -26,7 +26,8 @@ func bags(c *call) []*ir.Value {
 	if len(table.Type.Shape) != 2 || len(indices.Type.Shape) != 1 || len(offsets.Type.Shape) != 1 {
 		c.Fail(diag.Inputf("bags of %s: indices %s from offsets %s on", table.Type, indices.Type, offsets.Type))
 	}
-	indices, offsets = ops.Cast(c.Builder, indices, dtype.I64), ops.Cast(c.Builder, offsets, dtype.I64)
+	rows := ops.Gather(c.Builder, table, c.positions("indices"), 0) // an index outside of the table is an error
+	indices, offsets = ops.Cast(c.Builder, indices, dtype.I64), c.positions("offsets")
 	mode, n, count := c.word("mode", bagModes), indices.Type.Shape[0], offsets.Type.Shape[0]
 	if c.bool("include_last_offset", false) {
 		count = c.Dims().Simplify(count.Sub(unit))
@@ -34,14 +35,13 @@ func bags(c *call) []*ir.Value {
 		offsets = ops.SliceAxis(c.Builder, offsets, 0, sym.Const(0), count)
 	}
 	of := c.bagOf(offsets, n)
-	bag := ops.Reshape(c.Builder, of, n, unit)
+	bag := ops.Reshape(c.Builder, ops.Cast(c.Builder, of, dtype.U64), n, unit) // before the first bag: an error
 	kept := ops.Expand(c.Builder, ops.Scalar(c.Builder, dtype.I64, 1), n)
 	if padding := c.int("padding_idx", -1); padding >= 0 {
 		kept = ops.Cast(c.Builder, c.binary(ops.Ne, indices, c.like(indices, float64(padding))), dtype.I64)
 	}
 	zeros := ops.Expand(c.Builder, ops.Scalar(c.Builder, dtype.I64, 0), count)
 	sizes := ops.ScatterND(c.Builder, zeros, bag, kept, "add")
-	rows := ops.Gather(c.Builder, table, indices, 0)
 	if weights := c.optional("per_sample_weights"); weights != nil {
 		if mode != "sum" {
 			c.Fail(diag.Inputf("weights of the rows of a %s", mode))

@@ -87,7 +87,7 @@ func bagWeightsBackward(c *call) []*ir.Value {
 		c.Fail(diag.Inputf("bags of %s: indices %s, and a gradient %s", table.Type, indices.Type, grad.Type))
 	}
 	rows := c.binary(ops.Mul, ops.Gather(c.Builder, grad, c.bagOfEach(indices.Type.Shape[0]), 0),
-		ops.Gather(c.Builder, table, indices, 0))
+		ops.Gather(c.Builder, table, c.positions("indices"), 0))
 	y := ops.ReduceSum(c.Builder, rows, false, 1)
 	if counts := c.padded(indices); counts != nil {
 		y = ops.Where(c.Builder, counts, y, c.like(y, 0))
