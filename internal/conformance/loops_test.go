@@ -12,6 +12,7 @@ import (
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/tensor"
+	"github.com/weirml/weir/internal/values"
 )
 
 // operation returns a node; its inputs and outputs are separated by commas.
@@ -189,5 +190,46 @@ func TestScanOfOneSize(t *testing.T) {
 			x.Close()
 			p.Close()
 		}
+	}
+}
+
+// TestRowsOfSharedBytes: the rows of a Loop's scan output of i4 are kept if each begins with a byte, and refused if
+// not; the reference keeps both.
+func TestRowsOfSharedBytes(t *testing.T) {
+	four := wire.DataTypeOf(weir.I4)
+	for _, width := range []int64{2, 3, 4} {
+		first := make([]int8, width)
+		for i := range first {
+			first[i] = int8(i) - 2
+		}
+		body := &wire.GraphProto{Name: "body",
+			Node: []*wire.NodeProto{operation("Identity", "on", "still"),
+				operation("Cast", "i", "j", wire.IntAttribute("to", int64(wire.DataTypeOf(weir.I8)))),
+				operation("Add", "first,j", "sum"), operation("Cast", "sum", "row", wire.IntAttribute("to", int64(four)))},
+			Input: []*wire.ValueInfoProto{wire.TensorValue("i", wire.Int64Type), wire.TensorValue("on", wire.BoolType)},
+			Output: []*wire.ValueInfoProto{wire.TensorValue("still", wire.BoolType),
+				wire.TensorValue("row", four, wire.Size(width))},
+			Initializer: []*wire.TensorProto{wire.FromTensor("first", tensor.Of(first...))}}
+		g := &wire.GraphProto{Name: "rows", Input: []*wire.ValueInfoProto{wire.TensorValue("n", wire.Int64Type)},
+			Output: []*wire.ValueInfoProto{wire.TensorValue("y", wire.DataTypeOf(weir.I8), wire.Dim("m"), wire.Size(width))},
+			Node: []*wire.NodeProto{operation("Loop", "n,", "rows", wire.GraphAttribute("body", body)),
+				operation("Cast", "rows", "y", wire.IntAttribute("to", int64(wire.DataTypeOf(weir.I8))))}}
+		data := (&wire.ModelProto{IRVersion: 10, OpsetImport: []*wire.OperatorSetIDProto{{Version: 21}}, Graph: g}).Marshal()
+		want := tensor.Must(tensor.New(weir.I8, 3, width))
+		for i := range want.Len() {
+			want.SetInt(i, i%width-2+i/width)
+		}
+		n, err := values.ToWeir(tensor.Scalar(int64(3)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, target := range []weir.Target{"", weir.Portable, weir.Reference} {
+			err := runArithmetic(t, data, weir.Options{Threads: 1, Target: target}, weir.Inputs{"n": n}, []*tensor.Tensor{want})
+			refused := errors.Is(err, weir.ErrUnsupported)
+			if refused != (width == 3 && target != weir.Reference) || err != nil && !refused {
+				t.Errorf("rows of %d, target %q: %v", width, target, err)
+			}
+		}
+		n.Close()
 	}
 }

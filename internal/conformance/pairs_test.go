@@ -323,6 +323,9 @@ var pinnedPairs = []string{
 	"mish/1[0] > convolution/9[0] named=false adapted=true read=false size=-1",
 	"max_pool_indices/31[0] > max_roi_pool/1[0] named=true adapted=false read=false size=-1",
 	"affine/3[0] > max_roi_pool/7[1] named=true adapted=false read=false size=-1",
+	"reduce_log_sum_exp/12[0] > where/29[0] named=false adapted=true read=true size=-1",
+	"lp_pool/51[0] > reduce_sum_square/30[0] named=false adapted=false read=false size=-1",
+	"reduce_min/25[0] > expand/12[0] named=false adapted=false read=true size=-1",
 	"text_concat/6[0] > scatter_elements/68[0] named=true adapted=false read=false size=7",
 }
 

@@ -130,6 +130,12 @@ func (l *lowering) loop(n *ir.Node, steps *[]loop.Step) error {
 		if at := n.Attrs.Exprs("at"); at != nil {
 			offset = at[i].Mul(sym.Product(v.Type.Shape[1:]...))
 		}
+		if dt := v.Type.DType; dt.IsSubByte() {
+			if within := offset.Mod(sym.Const(int64(8 / dt.Bits()))); l.from.Dims.EQ(within, sym.Const(0)) != sym.Yes {
+				return diag.Unsupportedf("rows of %s, which begin within a byte", v.Type).AtNode(n.Source, "Loop").
+					AtTensor(n.Outputs[carried+i].Name)
+			}
+		}
 		if err := l.row(n.Outputs[carried+i], v, offset, n.Source, &step.Body); err != nil {
 			return err
 		}

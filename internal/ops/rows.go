@@ -125,9 +125,9 @@ func Steps(values []int64, index sym.Expr) (e sym.Expr, ok bool) {
 
 // Rows returns, for each operand i, the axis in[i] for which RowsSeen returns the rows that rows of the result along
 // axis read; −1 if all of the operand is read. ok is false if the node cannot be computed in pieces of the axis, or if
-// that is not known.
+// that is not known: pieces of elements that share a byte may begin within one.
 func Rows(n *ir.Node, axis int) (in []int, ok bool) {
-	if len(n.Outputs) != 1 {
+	if len(n.Outputs) != 1 || n.Outputs[0].Type.DType.IsSubByte() {
 		return nil, false
 	}
 	out := n.Outputs[0].Type.Shape
@@ -200,7 +200,9 @@ func firstAxes(_ *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool 
 	return true
 }
 
-// shapeCut is rowRule.cut of operators whose result has the shape of an attribute.
-func shapeCut(_ *ir.Builder, _ *ir.Node, attrs ir.Attrs, _ []*ir.Value, axis int, c RowCut) {
-	setExpr(attrs, "shape", axis, sym.Const(c.Out.Rows))
+// shapeCut is rowRule.cut of operators whose result has the shape of an attribute, along its last axes.
+func shapeCut(_ *ir.Builder, n *ir.Node, attrs ir.Attrs, _ []*ir.Value, axis int, c RowCut) {
+	if at := axis - len(n.Outputs[0].Type.Shape) + len(attrs.Exprs("shape")); at >= 0 {
+		setExpr(attrs, "shape", at, sym.Const(c.Out.Rows))
+	}
 }

@@ -59,7 +59,14 @@ func windowCut(b *ir.Builder, n *ir.Node, attrs ir.Attrs, _ []*ir.Value, axis in
 	begin := w.Begin[at].Add(c.offset(b, 0, w.Strides[at]))
 	setExpr(attrs, "begin", at, begin)
 	setExpr(attrs, "end", at, sym.Const((c.Out.Rows-1)*w.Strides[at]+w.extent(at)-c.In[0].Rows).Sub(begin))
-	if n.Attrs.Bool("ceil") {
-		attrs["ceil"] = false // there are as many positions as rows
+	if n.Attrs.Bool("ceil") { // as much padding on every axis as there are positions
+		attrs["ceil"] = false
+		sizes, positions := planar(n, n.Inputs[0].Type.Shape)[2:], planar(n, n.Outputs[0].Type.Shape)[2:]
+		for i := range sizes {
+			if i != at {
+				reach := positions[i].Sub(one).Mul(sym.Const(w.Strides[i])).Add(sym.Const(w.extent(i)))
+				setExpr(attrs, "end", i, b.Dims().Simplify(reach.Sub(sizes[i]).Sub(w.Begin[i])))
+			}
+		}
 	}
 }
