@@ -36,7 +36,8 @@ func (s *scheduler) retiled(m *mapping, t *loop.Tile, p *loop.Param) (loop.Tile,
 				continue
 			}
 			factor, rest, linear := e.Linear(name)
-			if _, fixed := factor.Const(); !linear || !fixed {
+			still := isZero(t.Row[axis]) && isZero(t.Col[axis])
+			if _, fixed := factor.Const(); !linear || !fixed && !still {
 				return out, false
 			}
 			e = rest
