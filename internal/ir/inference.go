@@ -172,18 +172,6 @@ func (c *Inference) Equal(a, b sym.Expr) bool {
 	})
 }
 
-// AtEntry reports whether the inputs of a run decide all extents, before any data are computed.
-func (c *Inference) AtEntry(extents ...sym.Expr) bool {
-	for _, e := range extents {
-		for _, name := range e.Vars() {
-			if _, decided := c.Module.Limits[name]; decided {
-				return false
-			}
-		}
-	}
-	return true
-}
-
 // Fresh makes a data dimension of at most max. If max is sym.Unlimited, memory of that size is allocated after the run
 // has bound the dimension. max may contain such dimensions, which the run binds earlier. origin says in words
 // which operator gives the dimension its value.

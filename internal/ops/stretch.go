@@ -79,9 +79,7 @@ func require(b *ir.Builder, cond sym.Cond, why string) {
 // RequireUnlessRepeated records a condition on two extents, which an operator that broadcasts is about to require, if
 // it excludes runs in which an operand repeats.
 func RequireUnlessRepeated(c *ir.Inference, cond sym.Cond, a, b sym.Expr) {
-	_, fixed := a.Const()
-	if _, other := b.Const(); fixed || other || !c.AtEntry(a, b) || takenEqual(c, a, b) ||
-		!mayBeOne(c, a) && !mayBeOne(c, b) || c.Dims().Prove(cond) != sym.Unknown ||
+	if takenEqual(c, a, b) || !mayBeOne(c, a) && !mayBeOne(c, b) || c.Dims().Prove(cond) != sym.Unknown ||
 		slices.ContainsFunc(c.Broadcasts, func(x sym.Cond) bool { return x.String() == cond.String() }) {
 		return
 	}

@@ -68,9 +68,17 @@ func mostInlined(m *wire.ModelProto) int {
 }
 
 // newAttempt returns an attempt without any facts.
-func newAttempt(m *Source) *Attempt {
+func newAttempt(m *Source, states map[string]string, asked map[string]sym.Range) *Attempt {
 	return &Attempt{bodies: map[*wire.GraphProto]int{}, varies: map[string][]ops.LoopExtent{}, forms: map[string][]Form{},
-		forks: map[string]fork{}, found: map[sym.Name]sym.Range{}, work: mostWork + moreWork*nodesOf(m.Proto.Graph)}
+		forks: map[string]fork{}, found: map[sym.Name]sym.Range{}, work: mostWork + moreWork*nodesOf(m.Proto.Graph),
+		States: states, asked: asked}
+}
+
+// forget drops the facts that were found, except for whether operands may repeat.
+func (a *Attempt) forget(m *Source) {
+	count, work, repeats := a.count, a.work, a.repeats
+	*a = *newAttempt(m, a.States, a.asked)
+	a.count, a.work, a.repeats = count, work, repeats
 }
 
 // nodesOf returns the number of nodes of a graph and its subgraphs.

@@ -59,11 +59,11 @@ func (m *Source) BuildWithin(ctx context.Context, outputs []string, states map[s
 	if err := m.Supported(); err != nil {
 		return nil, nil, err
 	}
-	a := newAttempt(m)
-	a.States, a.asked = states, asked
+	a := newAttempt(m, states, asked)
 	err = a.repeated(ctx, func() error {
-		if module, signature, err = m.try(ctx, outputs, a); err != nil {
-			return a.repeats.failed(err)
+		module, signature, err = m.try(ctx, outputs, a)
+		if err = a.repeats.settle(m, a, err); err != nil {
+			return err
 		}
 		return a.settle(m, module)
 	})
@@ -97,7 +97,8 @@ func (m *Source) try(ctx context.Context, outputs []string, a *Attempt) (module 
 	body := &ir.Block{}
 	module.Main = &ir.Func{Name: "main", Body: body}
 	module.Funcs = []*ir.Func{module.Main}
-	b := ir.NewBuilder(ir.NewInference(module), body)
+	a.repeats.inference = ir.NewInference(module)
+	b := ir.NewBuilder(a.repeats.inference, body)
 	b.Stretches = a.repeats.how == mayRepeat
 	g := NewScope(m, b, a)
 	signature = &Signature{}
@@ -118,7 +119,7 @@ func (m *Source) try(ctx context.Context, outputs []string, a *Attempt) (module 
 		}
 		g.output(signature, name, v)
 	}
-	return module, signature, a.repeats.found(m, b.Inference, a.States)
+	return module, signature, nil
 }
 
 // firstWithoutRule returns the first node whose operator has no rule, in the order of Unsupported.

@@ -12,7 +12,7 @@ import (
 // It calls found with the results of each valid attempt.
 func (m *Source) Rehearse(dims *sym.Dims, types map[string]ir.Type, found func(results []*ir.Value)) (a *Attempt,
 	err error) {
-	a = newAttempt(m)
+	a = newAttempt(m, nil, nil)
 	a.ranked = true
 	return a, a.repeated(context.Background(), func() error {
 		body := &ir.Block{}
