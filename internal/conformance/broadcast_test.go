@@ -53,7 +53,8 @@ var broadcastCases = []broadcastCase{
 				wire.TensorValue("v", wire.FloatType, wire.Dim("m"))},
 			Output: []*wire.ValueInfoProto{{Name: "d"}, {Name: "w"}}}))}},
 	{"scan", [][]any{{2, "a"}, {"b"}}, []*wire.NodeProto{operation("Scan", "x0", "y",
-		wire.IntAttribute("num_scan_inputs", 1), wire.GraphAttribute("body", &wire.GraphProto{Name: "body", Node: []*wire.NodeProto{operation("Add", "e,x1", "w")},
+		wire.IntAttribute("num_scan_inputs", 1), wire.GraphAttribute("body", &wire.GraphProto{Name: "body",
+			Node:  []*wire.NodeProto{operation("Add", "e,x1", "w")},
 			Input: []*wire.ValueInfoProto{{Name: "e"}}, Output: []*wire.ValueInfoProto{{Name: "w"}}}))}},
 }
 
