@@ -13,6 +13,7 @@ type counting struct {
 	body  *ir.Block
 	made  map[*ir.Value]*ir.Node
 	bound map[sym.Name]bool // the dimensions that the body binds
+	read  []*ir.Value       // the values whose elements are those of counters
 }
 
 // counter is an integer that starts at begin and grows by step in every iteration.
@@ -22,15 +23,24 @@ type counter struct {
 }
 
 // countedTrips returns the most iterations that a loop makes before its condition ends it; ok is false if the condition
-// is not a comparison of counters.
+// is not a comparison of counters. It requires that the integers which bound them fit their types.
 func countedTrips(c *ir.Inference, n *ir.Node) (most sym.Expr, ok bool) {
-	t := counting{c, n, n.Regions[0], map[*ir.Value]*ir.Node{}, boundIn(c, n)}
+	t := counting{c: c, n: n, body: n.Regions[0], made: map[*ir.Value]*ir.Node{}, bound: boundIn(c, n)}
 	for _, inner := range t.body.Nodes {
 		for _, v := range inner.Outputs {
 			t.made[v] = inner
 		}
 	}
-	return t.most(t.body.Results[0])
+	if most, ok = t.most(t.body.Results[0]); !ok {
+		return most, false
+	}
+	for _, v := range t.read {
+		require := func(cond sym.Cond, why string) error { return c.Require(n, cond, why) }
+		if c.Settle(v, require) == nil {
+			return most, false
+		}
+	}
+	return most, true
 }
 
 // most returns the largest number of iterations in a loop whose condition is cond, computed in each: the iteration in
@@ -142,15 +152,17 @@ func (t *counting) carried(i int) *counter {
 
 // constant returns a value that is the same in every iteration as a counter of step 0.
 func (t *counting) constant(v *ir.Value) *counter {
-	if len(v.Known) != 1 {
+	elements, _ := t.c.Knows(v)
+	if len(elements) != 1 {
 		return nil
 	}
-	for _, name := range v.Known[0].Vars() {
+	for _, name := range elements[0].Vars() {
 		if t.bound[name] {
 			return nil
 		}
 	}
-	return &counter{v.Known[0], 0}
+	t.read = append(t.read, v)
+	return &counter{elements[0], 0}
 }
 
 // number returns a small constant of one element; ok is false if v is none.

@@ -20,21 +20,26 @@ func TestCountedTrips(t *testing.T) {
 		after       bool // the condition is on the counter's next value
 		swapped     bool // the extent is the first operand
 		float       bool // as floats
+		narrow      bool // of 32 bits: the extent fits them in usual runs, which the loop requires
 	}{
-		{loop.Lt, 0, 1, true, false, false}, {loop.Lt, 0, 1, false, false, false}, {loop.Le, 0, 1, true, false, false},
-		{loop.Gt, 0, 1, true, true, false}, {loop.Ge, 0, 2, true, true, false}, {loop.Lt, -3, 3, true, false, true},
-		{loop.Lt, 5, 7, false, false, true},
+		{loop.Lt, 0, 1, true, false, false, false}, {loop.Lt, 0, 1, false, false, false, false},
+		{loop.Le, 0, 1, true, false, false, false}, {loop.Gt, 0, 1, true, true, false, false},
+		{loop.Ge, 0, 2, true, true, false, false}, {loop.Lt, -3, 3, true, false, true, false},
+		{loop.Lt, 5, 7, false, false, true, false}, {loop.Lt, 0, 1, true, false, false, true},
+		{loop.Gt, 0, 1, true, true, true, true},
 	} {
 		for extent := range int64(12) {
 			t.Run(fmt.Sprint(test, extent), func(t *testing.T) {
-				counted(t, extent, test.compare, test.begin, test.step, test.after, test.swapped, test.float)
+				counted(t, extent, test.compare, test.begin, test.step, test.after, test.swapped, test.float,
+					test.narrow)
 			})
 		}
 	}
 }
 
 // counted builds and runs one loop, and compares the number of its scan output's rows with the limit.
-func counted(t *testing.T, extent int64, compare loop.BinaryOp, begin, step int64, after, swapped, float bool) {
+func counted(t *testing.T, extent int64, compare loop.BinaryOp, begin, step int64, after, swapped, float,
+	narrow bool) {
 	m := &ir.Module{Name: "main", Dims: sym.NewDims(), Main: &ir.Func{Name: "main", Body: &ir.Block{}}}
 	m.Funcs = []*ir.Func{m.Main}
 	m.Dims.Set(sym.User("n"), sym.Range{Min: 0, Max: sym.NoMax})
@@ -42,7 +47,13 @@ func counted(t *testing.T, extent int64, compare loop.BinaryOp, begin, step int6
 		defer ir.Catch(&err)
 		b := ir.NewBuilder(ir.NewInference(m), m.Main.Body)
 		b.Param("x", ir.Type{DType: dtype.F32, Shape: []sym.Expr{sym.Dim("n")}})
-		integer := func(e sym.Expr) *ir.Value { return Integers(b, ir.Type{DType: dtype.I64}, []sym.Expr{e}) }
+		integer := func(e sym.Expr) *ir.Value {
+			v := Integers(b, ir.Type{DType: dtype.I64}, []sym.Expr{e})
+			if narrow {
+				v = Cast(b, v, dtype.I32)
+			}
+			return v
+		}
 		n, first, by := integer(sym.Dim("n")), integer(sym.Const(begin)), integer(sym.Const(step))
 		body, in := LoopBody(b, "loop", sym.Const(LoopLimit), []*ir.Value{first})
 		counter := body.Params[2]
