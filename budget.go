@@ -1,12 +1,9 @@
 package weir
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"slices"
 
-	"github.com/weirml/weir/internal/compiler"
 	"github.com/weirml/weir/internal/mem"
 )
 
@@ -72,49 +69,9 @@ func (s Saving) String() string {
 // program fits without changes. The changes by an artefact's own budget come first.
 func (p *Program) Savings() []Saving {
 	out := slices.Clone(p.saved)
-	for _, s := range p.compiled.Savings {
+	for _, s := range p.compiled.Saved.Savings {
 		out = append(out, Saving{Kind: string(s.Kind), Tensor: s.Tensor, At: s.At, Bytes: s.Bytes, Operations: s.Operations,
 			Moved: s.Moved, Pieces: s.Pieces, Rows: s.Rows, Operators: s.Nodes, Loops: s.Loops, Share: s.Share})
 	}
 	return out
-}
-
-// mostEnough is the largest number of compilations that look for a budget that works; if all fail, the error names the
-// peak without a budget.
-const mostEnough = 5
-
-// enough returns the error of a refused budget with a budget that works. The compiler's number is an estimate, since
-// the plan depends on the budget. So enough compiles the model within that number, or a larger one. If that ends with
-// another error, no budget is named.
-func (m *Model) enough(ctx context.Context, o Options, refused error) error {
-	var e *Error
-	if !errors.As(refused, &e) || e.Budget <= 0 {
-		return refused
-	}
-	first := e
-	o.Logger, o.Stage, o.Tune = nil, nil, false
-	for tries := 0; ; tries++ {
-		if o.Budget = max(e.Budget, o.Budget+1); tries == mostEnough {
-			o.Budget = 0
-		}
-		p, err := compileWith(ctx, m, o, compiler.Choices{})
-		if err == nil {
-			defer p.Close()
-			if bytes, err := p.keptWithin(); err == nil {
-				return first.Enough(bytes)
-			}
-			return first.Enough(0)
-		}
-		if !errors.As(err, &e) || e.Budget <= 0 {
-			return errors.Join(first.Enough(0), err)
-		}
-	}
-}
-
-// keptWithin returns the budget that the program was compiled within; without one, its peak.
-func (p *Program) keptWithin() (int64, error) {
-	if p.options.Budget > 0 {
-		return p.options.Budget, nil
-	}
-	return p.memory.before(p.options.Calls).Max()
 }

@@ -21,18 +21,13 @@ import (
 
 // Compile prepares a model to run, and plans its memory. If no dimension is open and the memory of a call is small, it
 // allocates the first call too. It stops soon after ctx ends, with the error of ctx. If the program does not fit
-// Options.Budget, the error is an ErrBudget; unless its field Budget is 0, that budget works: the model was compiled
-// within it.
+// Options.Budget, the error is an ErrBudget; unless its field Budget is 0, that budget works: it is the peak of a program
+// that was planned, and that Compile makes for every budget that no other program keeps.
 func Compile(ctx context.Context, m *Model, o Options) (p *Program, err error) {
 	if o.Tune {
-		p, err = tune(ctx, m, o)
-	} else {
-		p, err = compileWith(ctx, m, o, compiler.Choices{})
+		return tune(ctx, m, o)
 	}
-	if err != nil {
-		return nil, m.enough(ctx, o, err)
-	}
-	return p, nil
+	return compileWith(ctx, m, o, compiler.Choices{})
 }
 
 // mostStricter is the largest number of recompilations after a peak that exceeds the compiler's estimate.
@@ -46,31 +41,25 @@ type over struct{ host, device, whole int64 }
 // the declared ranges too: these bytes hardly depend on the ranges.
 const mostShrinks = 2
 
-// compileWith compiles with the given choices. The compiler estimates with all dimensions at their upper bounds, and
-// with the code before any saving: if the final peak exceeds the budget, it compiles again with a smaller limit. A
+// compileWith compiles with the given choices. The compiler estimates with all dimensions at their upper bounds: if the
+// final peak exceeds the budget, it compiles again with a smaller limit, at last with 0, which gives the fewest bytes. A
 // program that exceeds DeviceBudget is compiled again with direct convolutions.
 func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choices) (*Program, error) {
-	first, beyond, err := compileWithin(ctx, m, o, choices, attempt{})
+	p, beyond, err := compileWithin(ctx, m, o, choices, attempt{})
 	if beyond.device > 0 {
 		return compileDirect(ctx, m, o, choices, beyond.device, err)
 	}
-	excess := beyond.host
-	for stricter, tries := excess, 0; excess > 0 && tries < mostStricter && stricter < o.Budget; tries++ {
-		p, beyond, _ := compileWithin(ctx, m, o, choices, attempt{stricter: stricter})
-		if p != nil {
-			return p, nil
+	for stricter, tries := int64(0), 1; beyond.host > 0 && stricter < o.Budget; tries++ {
+		if stricter = min(stricter+beyond.host, o.Budget); tries > mostStricter {
+			stricter = o.Budget
 		}
-		if stopped := ctx.Err(); stopped != nil {
-			return nil, stopped
-		}
-		excess = beyond.host
-		stricter += excess
+		p, beyond, err = compileWithin(ctx, m, o, choices, attempt{stricter: stricter})
 	}
 	if errors.Is(err, ErrBudget) && len(o.Dims) > 0 && beyond.whole/mostShrinks <= o.Budget &&
 		o.Target != Vulkan && m.source.module() != nil && ctx.Err() == nil {
 		return compileAsDeclared(ctx, m, o, choices, err)
 	}
-	return first, err
+	return p, err
 }
 
 // compileAsDeclared compiles for the ranges that the model declares, after the compilation for the ranges of o
@@ -175,7 +164,7 @@ func compileWithin(ctx context.Context, m *Model, o Options, choices compiler.Ch
 	if err := p.session.Start(p.compiled.Program, p.labels, x); err != nil {
 		return nil, over{}, inFile(err, m.file)
 	}
-	p.memory = newMemory(p)
+	p.memory = newMemory(p, p.session.OwnBytes())
 	p.proved = append(p.proved, p.stateProofs()...)
 	p.settle(x)
 	for _, check := range []func() error{p.checkBudget, p.checkDeviceBudget, p.checkFolder, p.checkLimit} {
@@ -298,6 +287,7 @@ func (p *Program) compileModule(ctx context.Context, from sources.Model, o Optio
 		return err
 	}
 	p.compiled, err = compiler.Compile(module, compiler.Options{Machine: machine, Tight: tight, Budget: budget,
+		Planned:     p.planned,
 		ReorderOnly: o.Exact, Precision: o.Precision, Folder: o.PageFolder, Files: m.files, Choices: choices,
 		Reference: p.target == Reference, Names: names, Written: from.Written(), After: o.Stage, FullStage: o.WholeStage,
 		Progress: func(p compiler.Progress) {
@@ -305,16 +295,11 @@ func (p *Program) compileModule(ctx context.Context, from sources.Model, o Optio
 				o.Logger.Debug("compiling", "stage", p.Stage, "step", p.Step, "steps", p.Steps)
 			}
 		}})
-	if err != nil {
-		if budget != nil {
-			p.over.whole = budget.Whole
-		}
-		return err
+	if budget != nil {
+		p.over.whole = budget.Whole
 	}
-	if p.how.declared {
-		if err := p.narrow(o); err != nil {
-			return err
-		}
+	if err != nil {
+		return err
 	}
 	if p.exhausted = p.compiled.Exhausted; p.exhausted && o.Logger != nil {
 		o.Logger.Warn("proofs used up what they may cost: narrower dimensions may make the program smaller and faster",
@@ -325,6 +310,26 @@ func (p *Program) compileModule(ctx context.Context, from sources.Model, o Optio
 		p.proved = append(p.proved, Condition{labels.Cond(r.Cond).String(), r.From})
 	}
 	return nil
+}
+
+// planned checks the budget of a program for the host as soon as its memory is planned.
+func (p *Program) planned(c *compiler.Compiled) error {
+	p.compiled = c
+	if p.how.declared {
+		if err := p.narrow(p.options); err != nil {
+			return err
+		}
+	}
+	if p.options.Budget <= 0 || p.target == Vulkan {
+		return nil
+	}
+	own, err := p.session.FirstBytes()
+	if err != nil {
+		return err
+	}
+	p.labels = report.LabelsOf(c.Program)
+	p.memory = newMemory(p, own)
+	return p.checkBudget()
 }
 
 // narrow gives the dimensions of a compiled program the ranges of o, which lie within those that it is compiled for.
@@ -373,7 +378,10 @@ func (p *Program) checkBudget() error {
 		return unbounded("the peak", err)
 	}
 	if peak > p.options.Budget {
-		if p.target != Vulkan { // for which the compiler saves nothing
+		if p.compiled.Saved.Frugal {
+			return p.compiled.Over(peak, p.options.Budget)
+		}
+		if p.target != Vulkan && !p.how.declared { // for which the compiler saves nothing
 			p.over.host = peak - p.options.Budget
 		}
 		return budget.Over(peak, "the peak is %d bytes, %d are allowed", peak, p.options.Budget)

@@ -86,9 +86,9 @@ func (s Size) Dims() []string {
 	return names
 }
 
-// newMemory builds the certificate of a compiled program.
-func newMemory(p *Program) *Memory {
-	c := certificate.TermsOf(p.compiled, p.session.OwnBytes())
+// newMemory builds the certificate of a compiled program; own is the number of bytes of its own states.
+func newMemory(p *Program, own int64) *Memory {
+	c := certificate.TermsOf(p.compiled, own)
 	m := &Memory{program: p, dims: certificate.Ranges(p.compiled, p.labels), Workers: p.options.Threads,
 		Proven: c.Proven, Bounded: c.Bounded, Exhausted: p.exhausted}
 	m.Weights, m.Code, m.Arena = m.size(sym.Const(c.Weights)), m.size(sym.Const(c.Code)), m.size(c.Arena)

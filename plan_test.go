@@ -82,7 +82,7 @@ func TestLeast(t *testing.T) {
 		t.Errorf("nothing was refuted:\n%s", text)
 	}
 	p.compiled.Arena.Least = p.compiled.Arena.Arena.Sub(sym.Const(64))
-	if p.memory = newMemory(p); !strings.Contains(p.memory.String(), row) {
+	if p.memory = newMemory(p, 0); !strings.Contains(p.memory.String(), row) {
 		t.Errorf("no word of what was refuted:\n%s", p.memory)
 	}
 	plan, err := p.Plan(Dims{"batch": 2})

@@ -24,7 +24,7 @@ func TermsOf(c *compiler.Compiled, own int64) Terms {
 		LowerBound: c.Arena.Bound, Least: c.Arena.Least, DataDependent: sym.Const(0), Proven: c.Arena.Proven}
 	for _, w := range c.Program.Weights {
 		if !w.Paged && w.Device == "" {
-			t.Weights += int64(len(w.Data))
+			t.Weights += bytesOf(c, w)
 		}
 	}
 	for _, l := range c.Late {
@@ -47,6 +47,12 @@ func TermsOf(c *compiler.Compiled, own int64) Terms {
 	return t
 }
 
+// bytesOf returns the bytes of a weight, which need not be laid out yet.
+func bytesOf(c *compiler.Compiled, w program.Weight) int64 {
+	bytes, _ := c.Program.Tensors[w.Tensor].Bytes().Const()
+	return bytes
+}
+
 // DeviceTerms are the terms of weir.DeviceMemory, without the queue.
 type DeviceTerms struct {
 	Weights                                   int64
@@ -63,7 +69,7 @@ func DeviceTermsOf(c *compiler.Compiled) (t DeviceTerms, ok bool) {
 	}
 	for _, w := range c.Program.Weights {
 		if w.Device != "" {
-			t.Weights = (t.Weights+deviceAlign-1)/deviceAlign*deviceAlign + int64(len(w.Data))
+			t.Weights = (t.Weights+deviceAlign-1)/deviceAlign*deviceAlign + bytesOf(c, w)
 		}
 	}
 	t.Arena, t.Scratch, t.LowerBound, t.DataDependent = c.Device.Arena.Arena, c.Device.Scratch, c.Device.Arena.Bound,

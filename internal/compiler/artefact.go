@@ -336,19 +336,15 @@ func (a *Artefact) keepWithin(c *Compiled, o Options, ask func() error) (err err
 	if budget.Holds(k, *o.Budget, c.Arena.Arena) {
 		return nil
 	}
-	least := int64(0)
-	if c.Savings, least, err = budget.OfLoops(k, *o.Budget, ask); err != nil {
+	c.uncut = uncutArtefact
+	if c.Saved, err = budget.OfLoops(k, *o.Budget, ask); err != nil {
 		return err
-	}
-	if least > o.Budget.Bytes {
-		e := budget.Over(least, "%d bytes are allowed, and whatever is computed again, spilled or paged, it takes %d: an "+
-			"artefact's steps are not cut into pieces", o.Budget.Bytes, least)
-		return e.WithFix("%s; weir compile MODEL --budget %d may cut the model itself", e.Fix, o.Budget.Bytes)
 	}
 	c.time = live.Ranges(c.Loop)
 	if c.Program, err = assemble(c.Loop, c.time, func(as *assembly) error { return c.layout(as, search) }); err != nil {
 		return err
 	}
+	c.giveContents()
 	for i, name := range a.manifest.Names {
 		c.Program.Outputs[i].Name = name
 	}
@@ -395,6 +391,7 @@ func (a *Artefact) assemble(c *Compiled, o Options, dims map[sym.Name]sym.Range)
 	}); err != nil {
 		return err
 	}
+	c.giveContents()
 	if len(c.Program.Outputs) != len(a.manifest.Names) {
 		return diag.Inputf("the artefact names %d outputs, its loops write %d", len(a.manifest.Names), len(c.Program.Outputs))
 	}

@@ -10,7 +10,6 @@ import (
 // Files are the files that a model's weights lie in.
 type Files interface {
 	Keep(data [][]byte) // unmaps all pages but those of data, unless other users of the files read them
-	All() error         // maps all pages again; a limit may refuse it
 	Held() int64        // bytes that a limit counts now
 }
 

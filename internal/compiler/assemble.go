@@ -89,7 +89,7 @@ func assemble(m *loop.Module, t *live.Timeline, layout func(a *assembly) error) 
 			a.to.Outputs = append(a.to.Outputs, program.Port{Name: b.Source, Tensor: a.tensors[b]})
 		case loop.Weight:
 			if b.View == nil {
-				a.to.Weights = append(a.to.Weights, program.Weight{Name: b.Name, Tensor: a.tensors[b], Data: b.Data.Bytes(),
+				a.to.Weights = append(a.to.Weights, program.Weight{Name: b.Name, Tensor: a.tensors[b],
 					Paged: b.Paged, Device: b.Device})
 			}
 		}
@@ -105,6 +105,17 @@ func assemble(m *loop.Module, t *live.Timeline, layout func(a *assembly) error) 
 	a.to.Steps = a.finish(a.steps(m.Body))
 	placeTakes(a.to)
 	return a.to, nil
+}
+
+// giveContents gives the program's weights their contents, which are final once they are laid out.
+func (c *Compiled) giveContents() {
+	next := 0
+	for _, b := range c.Loop.Buffers {
+		if b.Kind == loop.Weight && b.View == nil {
+			c.Program.Weights[next].Data = b.Data.Bytes()
+			next++
+		}
+	}
 }
 
 // tensor returns the index of a buffer's tensor. If the tensor is new, it is added, after the tensor that it is a view

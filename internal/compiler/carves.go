@@ -34,6 +34,18 @@ func (e *sharedBytes) Error() string {
 // checkCarves returns an error if two live carves of one storage share bytes, as an operand and a result of one kernel
 // too. ir.CheckMemory has proved that before the module was rewritten.
 func (c *Compiled) checkCarves() error {
+	shared := c.sharedCarves()
+	if shared == nil {
+		return nil
+	}
+	if c.effort == unscheduled {
+		panic(diag.Internalf("%v, with nothing rewritten", shared))
+	}
+	return shared
+}
+
+// sharedCarves returns two live carves of one storage that share bytes; nil if there are none.
+func (c *Compiled) sharedCarves() *sharedBytes {
 	if !slices.ContainsFunc(c.Loop.Buffers, (*loop.Buffer).Carved) {
 		return nil
 	}
@@ -44,9 +56,6 @@ func (c *Compiled) checkCarves() error {
 		for _, y := range c.Loop.Buffers {
 			if !f.meets[[2]*loop.Buffer{x, y}] || x.View.Of != y.View.Of || given.Disjoint(rangeOf(x, at), rangeOf(y, at)) {
 				continue
-			}
-			if c.effort == unscheduled {
-				panic(diag.Internalf("%v, with nothing rewritten", &sharedBytes{x.Name, y.Name}))
 			}
 			return &sharedBytes{x.Name, y.Name}
 		}

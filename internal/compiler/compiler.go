@@ -14,6 +14,7 @@ import (
 	"github.com/weirml/weir/internal/memplan"
 	"github.com/weirml/weir/internal/memplan/validator"
 	"github.com/weirml/weir/internal/program"
+	"github.com/weirml/weir/internal/schedule"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/target"
 )
@@ -35,6 +36,9 @@ type Options struct {
 	Progress  func(p Progress)                // called as stages begin, if it is not nil
 	Files     Files                           // the model's files; nil: none
 	Names     []string                        // names of the outputs; nil: the module's own
+	// Planned is called, if it is not nil, when the memory is planned, before weights are laid out: all of Compiled is
+	// set but the contents of weights. Its error ends the compilation.
+	Planned func(c *Compiled) error
 	// Written: a user wrote the module as a text, so conditions of memory safety may be missing that importers add.
 	// Recheck decides the conditions that are not proved.
 	Written bool
@@ -62,13 +66,13 @@ type Compiled struct {
 	// Exhausted: proofs used up their budget while kernels were scheduled. The code checks what was not proved, and does
 	// not join, vectorise or overlay it.
 	Exhausted bool
-	Faults    []error         // bugs of scheduling, after which a simpler way was taken
-	Notes     []string        // reasons why the code is slower than the machine allows
-	Device    OnDevice        // the program's use of a device with memory of its own
-	Savings   []budget.Saving // the savings that the budget needed
-	Spilled   sym.Expr        // bytes of the file that one call spills to
-	Guards    int             // accesses of the scheduled loops that a check guards, since they are not proved
-	Scratch   sym.Expr        // bytes that one worker needs, over the inputs' dimensions
+	Faults    []error      // bugs of scheduling, after which a simpler way was taken
+	Notes     []string     // reasons why the code is slower than the machine allows
+	Device    OnDevice     // the program's use of a device with memory of its own
+	Saved     budget.Found // the savings that the budget needed
+	Spilled   sym.Expr     // bytes of the file that one call spills to
+	Guards    int          // accesses of the scheduled loops that a check guards, since they are not proved
+	Scratch   sym.Expr     // bytes that one worker needs, over the inputs' dimensions
 
 	verdicts map[string]verdict // by kernel's name: the last verdict on it
 	device   string             // the device that runs the kernels, with memory of its own; "" for the host
@@ -82,14 +86,15 @@ type Compiled struct {
 	open     bool                  // conditions are left that Recheck decides
 	proved   map[*loop.Kernel]bool // see prove
 	asked    asked
-	kept     map[string]string // see schedule.Options
-	blocks   []*mem.Block      // the weights that were laid out anew, until the code owns them
+	kept     map[string]string               // see schedule.Options
+	blocks   []*mem.Block                    // the weights that were laid out anew, until the code owns them
+	packs    map[*loop.Buffer]*schedule.Pack // the weights that layOut packs
 	asks     Asks
 	inPlace  bool  // weights in the model's file stay there, since a budget may page them
-	budget   int64 // see room; 0: none
 	files    Files // of the model; nil: none
 	done     int64 // see letGo
 
+	uncut       string // why nothing is computed in pieces for a budget, for an error; "": everything may be
 	interpreted bool   // see Options.Reference: any constant of the model may be read
 	folder      string // see Options.Folder
 
@@ -166,6 +171,5 @@ func (c *Compiled) compile(o Options) (_ *Compiled, err error) {
 	}
 	k.done("program", c.Program.String)
 	c.own()
-	c.scratch()
 	return c, nil
 }

@@ -17,30 +17,64 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// pack repacks weights into the program's own memory, on all of Go's processors. Mapped source bytes leave memory as
-// they are read.
-func (c *Compiled) pack(list []*schedule.Pack) error {
-	total := int64(0)
-	offsets := make([]int64, len(list))
-	for i, p := range list {
-		offsets[i] = live.AlignUp(total)
-		total = offsets[i] + p.Bytes()
+// layOut computes the packed and the pending weights, and copies those for which moves is true: paged weights into a
+// file, the others into the program's own memory. It uses all of Go's processors. Mapped source bytes leave memory as
+// they are read. No kernel is made of a weight's contents, so a program is laid out after its memory is planned.
+func (c *Compiled) layOut() error {
+	for _, paged := range []bool{false, true} {
+		if err := c.layOutWhere(paged); err != nil {
+			return err
+		}
 	}
-	block, err := c.room("packed weights", total)
+	c.keepFiles(nil)
+	return nil
+}
+
+// layOutWhere is layOut for the weights that are paged, or for those that are not.
+func (c *Compiled) layOutWhere(paged bool) error {
+	total := int64(0)
+	offsets := map[*tensor.Tensor]int64{}
+	for _, b := range c.Loop.Buffers {
+		if b.Kind != loop.Weight || b.Data == nil || b.Paged != paged || !b.Data.Pending() && !c.moves(b) {
+			continue
+		}
+		if _, ok := offsets[b.Data]; !ok {
+			offsets[b.Data] = total
+			total += live.AlignUp(b.Data.Size())
+		}
+	}
+	if total == 0 {
+		return nil
+	}
+	block, err := mem.MapGrowing(mem.Weights, paged, c.folder, "weights laid out anew", total)
 	if err != nil {
 		return err
 	}
-	for i, p := range list {
-		if err := c.fillGrowing(block, offsets[i], p, total); err != nil {
-			return err
+	c.hold(block)
+	made := map[*tensor.Tensor]*tensor.Tensor{}
+	for _, b := range c.Loop.Buffers {
+		at, ok := offsets[b.Data]
+		if !ok || b.Paged != paged {
+			continue
 		}
-		forget(p.Origins())
-		block.DontNeed(offsets[i], p.Bytes())
-		to := block.Bytes()[offsets[i] : offsets[i]+p.Bytes()]
-		if p.Buffer.Data, err = tensor.Over(p.Buffer.DType, p.Shape(), to); err != nil {
-			return err
+		if made[b.Data] == nil {
+			if p := c.packs[b]; p != nil {
+				err = c.fillGrowing(block, at, p, total)
+				forget(p.Origins())
+			} else {
+				err = c.fillOrCopy(block, at, b, total)
+			}
+			if err != nil {
+				return err
+			}
+			block.DontNeed(at, b.Data.Size())
+			made[b.Data] = tensor.Must(tensor.Over(b.DType, b.Data.Shape(), block.Bytes()[at:at+b.Data.Size()]))
 		}
+		b.Data = made[b.Data]
 		c.letGo(0, total, nil)
+	}
+	if block.InPages() {
+		return block.Protect(true)
 	}
 	return nil
 }
@@ -66,21 +100,7 @@ func (c *Compiled) fillGrowing(block *mem.Block, at int64, p *schedule.Pack, tot
 	return nil
 }
 
-// room returns a block for repacked weights, to which grow adds pages. It is mapped from a file if the budget has no
-// room for it; see pageOut.
-func (c *Compiled) room(label string, bytes int64) (block *mem.Block, err error) {
-	held := bytes
-	for _, b := range c.blocks {
-		held += b.Size()
-	}
-	block, err = mem.MapGrowing(mem.Weights, c.budget > 0 && held > c.budget, c.folder, label, bytes)
-	if err == nil {
-		c.hold(block)
-	}
-	return block, err
-}
-
-// grow gives a block of room's the pages of its first bytes.
+// grow gives a block the pages of its first bytes.
 func (c *Compiled) grow(block *mem.Block, to int64) error {
 	if err := block.Grow(to); err != nil {
 		return err
@@ -135,19 +155,6 @@ func (c *Compiled) keepFiles(done []byte, of ...*loop.Buffer) {
 	c.files.Keep(data)
 }
 
-// afresh frees repacked weights and maps the model's files again, before the kernels are made again from ir.
-func (c *Compiled) afresh() error {
-	c.dropPacked()
-	if c.done = 0; c.files == nil {
-		return nil
-	}
-	if err := c.files.All(); err != nil {
-		return err
-	}
-	c.hold()
-	return nil
-}
-
 // forget unmaps the bytes of tensors in mapped files.
 func forget(list []*tensor.Tensor) {
 	for _, t := range list {
@@ -169,47 +176,6 @@ func (c *Compiled) moves(b *loop.Buffer) bool {
 	width := uintptr(max(1, b.DType.Bits()/8))
 	at := uintptr(unsafe.Pointer(unsafe.SliceData(data)))
 	return len(data) > 0 && (len(data) < leastView || at%width != 0) && mem.InFile(data)
-}
-
-// settle computes the weights that are still pending, in the program's own memory, and copies the weights for which
-// moves is true.
-func (c *Compiled) settle() error {
-	total := int64(0)
-	offsets := map[*tensor.Tensor]int64{}
-	for _, b := range c.Loop.Buffers {
-		if b.Kind != loop.Weight || b.Data == nil || !b.Data.Pending() && !c.moves(b) {
-			continue
-		}
-		if _, ok := offsets[b.Data]; !ok {
-			offsets[b.Data] = total
-			total += live.AlignUp(b.Data.Size())
-		}
-	}
-	if total == 0 {
-		c.keepFiles(nil)
-		return nil
-	}
-	block, err := c.room("weights laid out anew", total)
-	if err != nil {
-		return err
-	}
-	made := map[*tensor.Tensor]*tensor.Tensor{}
-	for _, b := range c.Loop.Buffers {
-		at, ok := offsets[b.Data]
-		if !ok {
-			continue
-		}
-		if made[b.Data] == nil {
-			if err := c.fillOrCopy(block, at, b, total); err != nil {
-				return err
-			}
-			block.DontNeed(at, b.Data.Size())
-			made[b.Data] = tensor.Must(tensor.Over(b.DType, b.Data.Shape(), block.Bytes()[at:at+b.Data.Size()]))
-		}
-		b.Data = made[b.Data]
-	}
-	c.keepFiles(nil)
-	return nil
 }
 
 // fillOrCopy computes or copies a weight into a block that grows as it is filled: a share at a time if its rows are
@@ -288,17 +254,12 @@ func fill(p *schedule.Pack, to []byte, first, pieces int64) error {
 	return group.Wait()
 }
 
-// dropPacked frees the repacked weights of a failed attempt.
-func (c *Compiled) dropPacked() {
+// drop frees the resources of a failed attempt.
+func (c *Compiled) drop() {
 	for _, block := range c.blocks {
 		block.Close()
 	}
 	c.blocks = nil
-}
-
-// drop frees the resources of a failed attempt.
-func (c *Compiled) drop() {
-	c.dropPacked()
 	if c.Code != nil && c.Code.Release != nil {
 		c.Code.Release()
 		c.Code = nil

@@ -2,6 +2,7 @@ package compiler
 
 import (
 	"github.com/weirml/weir/internal/compiler/budget"
+	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/target"
 )
@@ -12,12 +13,12 @@ type saving struct{ *compilation }
 func (k saving) Loop() *loop.Module { return k.c.Loop }
 func (k saving) Code() *target.Code { return k.c.Code }
 
+// Allowed reports whether no two carves share bytes in the order of the steps.
+func (k saving) Allowed() bool { return k.c.IR == nil || k.c.sharedCarves() == nil }
+
 // Remake makes the kernels and their code again from ir.
 func (k saving) Remake() error {
 	k.c.drop()
-	if err := k.c.afresh(); err != nil {
-		return err
-	}
 	again := *k.compilation
 	again.quiet = true
 	return again.make()
@@ -38,40 +39,40 @@ func (k saving) Regenerate() error {
 	return c.generate(k.o)
 }
 
-// keepWithin makes the program keep within its budget, and moves paged weights to files. If it cannot, the error gives
-// the fewest bytes that were reached. Choices depend on the budget, so a caller must try that number before showing it.
+// keepWithin makes the program keep within its budget, or take the fewest bytes if no savings are enough: see
+// budget.Found. The search estimates the bytes, so the caller compares the planned program's with the budget.
 func (k *compilation) keepWithin() (err error) {
-	c, given := k.c, k.o.Budget.Bytes
-	if k.o.Budget.Whole, err = budget.Whole(saving{k}, *k.o.Budget); err != nil {
+	c, b := k.c, k.o.Budget
+	if b.Whole, err = budget.Whole(saving{k}, *b); err != nil {
 		return err
 	}
-	if c.written != nil || c.effort != fullEffort {
-		return k.keepWritten()
-	}
-	least := int64(0)
-	if c.Savings, least, err = budget.Within(saving{k}, k.m, *k.o.Budget); err != nil {
+	if c.written == nil && c.effort == fullEffort {
+		c.Saved, err = budget.Within(saving{k}, k.m, *b)
 		return err
 	}
-	if least > given {
-		return budget.Over(least, "%d bytes are allowed, and whatever is computed in pieces or again, spilled or paged, it "+
-			"takes %d", given, least)
+	c.uncut = uncutText
+	if c.Saved, err = budget.OfLoops(saving{k}, *b, k.m.Ask); err != nil {
+		return err
 	}
-	return c.pageOut()
+	return c.checkCarves()
 }
 
-// keepWritten is keepWithin for a module that lays out memory itself: its storages stay, and its kernels are not made
-// again.
-func (k *compilation) keepWritten() (err error) {
-	c, given, least := k.c, k.o.Budget.Bytes, int64(0)
-	if c.Savings, least, err = budget.OfLoops(saving{k}, *k.o.Budget, k.m.Ask); err != nil {
-		return err
+// Over returns the error of a program that takes peak bytes, more than the budget, and whose savings are frugal.
+func (c *Compiled) Over(peak, allowed int64) *diag.Error {
+	how := "in pieces or "
+	if c.uncut != "" {
+		how = ""
 	}
-	if least > given {
-		return budget.Over(least, "%d bytes are allowed, and whatever is computed again, spilled or paged, it takes %d: "+
-			"the storages that its text lays out stay as they are, and such a text is not computed in pieces", given, least)
+	e := budget.Over(peak, "%d bytes are allowed, and whatever is computed %sagain, spilled or paged, it takes %d%s",
+		allowed, how, peak, c.uncut)
+	if c.uncut == uncutArtefact {
+		e = e.WithFix("%s; weir compile MODEL --budget %d may cut the model itself", e.Fix, allowed)
 	}
-	if err := c.checkCarves(); err != nil {
-		return err
-	}
-	return c.pageOut()
+	return e
 }
+
+// The reasons why a module is not computed in pieces.
+const (
+	uncutText     = ": the storages that its text lays out stay as they are, and such a text is not computed in pieces"
+	uncutArtefact = ": an artefact's steps are not cut into pieces"
+)

@@ -23,9 +23,9 @@ func (k *compilation) schedule() (err error) {
 		ways = schedules[len(schedules)-1:]
 	}
 	for _, how := range ways {
-		var refusal error // packing got no memory, or could not read a file: not a fault of scheduling
-		pack := func(list []*schedule.Pack) error { refusal = c.pack(list); return refusal }
-		how.Check, how.Pack, how.Choice, how.Arena = m.Check, pack, c.chosen(&o), c.predicted
+		c.packs = map[*loop.Buffer]*schedule.Pack{}
+		how.Pack = func(p *schedule.Pack) { c.packs[p.Buffer] = p }
+		how.Check, how.Choice, how.Arena = m.Check, c.chosen(&o), c.predicted
 		how.Without = slices.Concat(how.Without, Without)
 		if c.effort != fullEffort || c.written != nil {
 			how.Without = append(how.Without, "parts")
@@ -47,13 +47,7 @@ func (k *compilation) schedule() (err error) {
 		if err := m.Ask(); err != nil || fault == nil {
 			return err
 		}
-		if refusal != nil {
-			return refusal
-		}
 		c.Faults = append(c.Faults, fault)
-		if err := c.afresh(); err != nil {
-			return err
-		}
 		if o.Progress != nil {
 			o.Progress(Progress{Stage: "schedule, which failed and is done more simply: " + fault.Error()})
 		}

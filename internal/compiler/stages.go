@@ -29,9 +29,6 @@ type compilation struct {
 // begin returns the compilation of c's module.
 func begin(c *Compiled, o Options) *compilation {
 	c.inPlace, c.folder, c.files, c.interpreted = o.Budget != nil, o.Folder, o.Files, o.Reference
-	if o.Budget != nil {
-		c.budget = o.Budget.Bytes
-	}
 	if o.Reference {
 		c.Machine = reference.Machine()
 	}
@@ -149,7 +146,6 @@ type stage struct {
 var stages = []stage{
 	{name: "lower", run: (*compilation).lower, text: (*compilation).loops},
 	{name: "schedule", when: (*compilation).schedules, run: (*compilation).improve, text: (*compilation).loops},
-	{name: "weights", run: (*compilation).settle},
 	{name: "order", run: (*compilation).order, text: (*compilation).loops},
 	// before divide, which asks whether the device takes a kernel with its checks
 	{name: "guards", run: (*compilation).guard, text: (*compilation).loops},
@@ -220,22 +216,11 @@ func (k *compilation) improve() error {
 	return nil
 }
 
-// settle computes the weights that are not computed yet.
-func (k *compilation) settle() error {
-	if err := k.c.settle(); err != nil {
-		return err
-	}
-	if err := k.m.Ask(); err != nil {
-		return err
-	}
-	k.c.Exhausted = k.c.Exhausted || k.m.Dims.Exhausted()
-	k.m.Dims.Renew(0)
-	return nil
-}
-
 // order chooses the order of the steps.
 func (k *compilation) order() error {
 	c := k.c
+	c.Exhausted = c.Exhausted || k.m.Dims.Exhausted()
+	k.m.Dims.Renew(0)
 	if c.effort == fullEffort {
 		if err := c.order(); err != nil {
 			return err
@@ -271,7 +256,7 @@ func (k *compilation) guard() error {
 	return err
 }
 
-// plan plans the memory and makes the program.
+// plan plans the memory, lays out the weights, and makes the program.
 func (k *compilation) plan() (err error) {
 	c, m, o := k.c, k.m, &k.o
 	if o.Written {
@@ -296,6 +281,18 @@ func (k *compilation) plan() (err error) {
 	for i, name := range o.Names {
 		c.Program.Outputs[i].Name = name
 	}
+	if c.scratch(); o.Planned != nil {
+		if err := o.Planned(c); err != nil {
+			return err
+		}
+	}
+	if err := c.layOut(); err != nil {
+		return err
+	}
+	if err := m.Ask(); err != nil {
+		return err
+	}
+	c.giveContents()
 	if err := c.Program.Verify(); err != nil && o.Written {
 		return diag.Inputf("%v", err)
 	} else if err != nil {

@@ -3,6 +3,7 @@ package schedule
 import (
 	"slices"
 
+	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
@@ -15,7 +16,7 @@ import (
 // that the machine sums at once, a group, are contiguous for each column: [N / Width, a, b, K / Group, Width, Group],
 // padded with zeros. All its readers are rewritten; for a weight that is read in several forms, see divide.
 type Pack struct {
-	Buffer *loop.Buffer // with its new shape; Fill writes the Data that replace its own
+	Buffer *loop.Buffer // with its new shape; Fill writes its new contents, which are deferred
 	Width  int64
 	Group  int64 // 1: no groups
 
@@ -219,8 +220,8 @@ func (p *Pack) lay() bool {
 	return true
 }
 
-// pack rewrites the readers of the weights that can be packed, after contractions are cut, and fills the weights.
-func (s *scheduler) pack(packs []*Pack) error {
+// pack rewrites the readers of the weights that can be packed, after contractions are cut, and defers the contents.
+func (s *scheduler) pack(packs []*Pack) (err error) {
 	packs = slices.DeleteFunc(packs, func(p *Pack) bool {
 		unfit := func(r reader) bool { return !s.readable(p, r) }
 		if p.Group > 1 && slices.ContainsFunc(p.readers, unfit) {
@@ -235,18 +236,25 @@ func (s *scheduler) pack(packs []*Pack) error {
 		}
 		p.Buffer.Shape = constants(p.shape)
 	}
-	if s.options.Pack != nil && len(packs) > 0 {
-		return s.options.Pack(packs)
-	}
 	for _, p := range packs {
-		t, err := tensor.New(p.Buffer.DType, p.shape...)
-		if err != nil {
+		if p.Buffer.Data, err = p.deferred(); err != nil {
 			return err
 		}
-		p.Fill(t.Bytes(), 0, p.Pieces())
-		p.Buffer.Data = t
+		if s.options.Pack != nil {
+			s.options.Pack(p)
+		}
 	}
 	return nil
+}
+
+// deferred returns the packed weight as a tensor that is computed as a whole when it is read.
+func (p *Pack) deferred() (*tensor.Tensor, error) {
+	return tensor.Deferred(p.Buffer.DType, p.shape, p.from, 0, func(to *tensor.Tensor, _ int, begin, end int64) {
+		if end-begin != p.shape[0] {
+			panic(diag.Internalf("packing a part of %s", p.Buffer.Name))
+		}
+		p.Fill(to.Bytes(), 0, p.Pieces())
+	})
 }
 
 // constants returns integers as symbolic integers.

@@ -24,9 +24,8 @@ type Options struct {
 	// Kept, if not nil, receives the reason why each piece is copied to the buffer that holds it, for Copies.
 	Kept map[string]string
 
-	// Pack receives the weights that get another layout, once, and replaces their Data. Nil: they are packed on Go's
-	// heap.
-	Pack func(list []*Pack) error
+	// Pack, if not nil, receives each weight that gets another layout. Its Data are deferred.
+	Pack func(p *Pack)
 
 	// Choice returns the tuned tile of each kernel of products in registers, by the model's nodes that it computes.
 	// Nil: the defaults.

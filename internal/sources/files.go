@@ -173,13 +173,6 @@ func (f *Files) Keep(data [][]byte) {
 	}
 }
 
-// All maps all files in full again, for a compilation.
-func (f *Files) All() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.mapAll()
-}
-
 // Held returns the bytes of the files that a limit counts.
 func (f *Files) Held() (bytes int64) {
 	for _, b := range f.Blocks() {

@@ -18,6 +18,7 @@ type Compilation interface {
 	Code() *target.Code // of its kernels
 	Remake() error      // makes the module and its code again from ir
 	Regenerate() error  // generates the code of the module's kernels again
+	Allowed() bool      // reports whether the module's steps may stay in their order
 }
 
 // Budget is the limit on a program's memory: held + weights + code + calls × (arena + outputs + workers × scratch), at

@@ -35,6 +35,7 @@ func (c compiled) Loop() *loop.Module { return c.Compiled.Loop }
 func (c compiled) Code() *target.Code { return c.Compiled.Code }
 func (c compiled) Remake() error      { panic("not here") }
 func (c compiled) Regenerate() error  { panic("not here") }
+func (c compiled) Allowed() bool      { return true }
 
 // interpreter interprets a program without host operators.
 func interpreter(c *compiler.Compiled) *program.Interpreter {

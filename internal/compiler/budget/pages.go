@@ -21,7 +21,7 @@ func (s *squeezer) pages(body []loop.Step, margin int64) []loop.Step {
 	}
 	var options []option
 	for _, b := range s.m.Buffers {
-		if b.Kind != loop.Weight || b.View != nil || b.Paged || len(b.Data.Bytes()) < leastPaged {
+		if b.Kind != loop.Weight || b.View != nil || b.Paged || b.Data.Size() < leastPaged {
 			continue
 		}
 		if c := s.pageOf(body, b); c != nil {
@@ -29,7 +29,7 @@ func (s *squeezer) pages(body []loop.Step, margin int64) []loop.Step {
 		}
 	}
 	slices.SortStableFunc(options, func(a, b option) int {
-		return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(len(b.w.Data.Bytes()), len(a.w.Data.Bytes())))
+		return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(b.w.Data.Size(), a.w.Data.Size()))
 	})
 	peak := s.live(body)
 	for i := 0; i < len(options) && peak > s.target()-margin; {
@@ -78,7 +78,7 @@ func (s *squeezer) inLoops(body []loop.Step, w *loop.Buffer) bool {
 
 // pageOf returns the change that pages a weight; nil if a step copies the weight itself.
 func (s *squeezer) pageOf(body []loop.Step, w *loop.Buffer) *change {
-	c := newChange(Saving{Kind: PageIn, Tensor: live.TensorName(w), Bytes: int64(len(w.Data.Bytes()))})
+	c := newChange(Saving{Kind: PageIn, Tensor: live.TensorName(w), Bytes: w.Data.Size()})
 	if c.body = s.paged(c, body, w, 1); c.body == nil {
 		return nil
 	}
@@ -175,7 +175,7 @@ func (s *squeezer) byRows(c *change, l *loop.Launch, w *loop.Buffer, times int64
 		rows := s.fresh(c, w, loop.Temp, "rows")
 		rows.Shape = chosen.Kernel.Params[at].Shape
 		bytes, bounded := s.size(rows)
-		if !bounded || bytes >= int64(len(w.Data.Bytes())) {
+		if !bounded || bytes >= w.Data.Size() {
 			return nil
 		}
 		steps = append(steps, &loop.Copy{To: rows, From: s.viewOf(c, w, "table", chosen.Shape, chosen.Stride, 0),
@@ -229,7 +229,7 @@ func (s *squeezer) viewOf(c *change, b *loop.Buffer, what string, shape, strides
 // weight is no larger than a page, or the kernel cannot be cut along it.
 func (s *squeezer) byPieces(c *change, l *loop.Launch, w *loop.Buffer, times int64) (steps []loop.Step) {
 	at := slices.Index(l.Args, w)
-	bytes := int64(len(w.Data.Bytes()))
+	bytes := w.Data.Size()
 	if s.page <= 0 || bytes <= s.page || at < 0 || slices.Contains(l.Args[at+1:], w) {
 		return nil
 	}
@@ -296,7 +296,7 @@ func (s *squeezer) largestPage(body []loop.Step) int64 {
 func largestWeight(m *loop.Module, counts func(b *loop.Buffer) bool) (most int64) {
 	for _, b := range m.Buffers {
 		if b.Kind == loop.Weight && b.View == nil && counts(b) {
-			most = max(most, int64(len(b.Data.Bytes())))
+			most = max(most, b.Data.Size())
 		}
 	}
 	return most
@@ -316,7 +316,7 @@ func (s *squeezer) parts(l *loop.Launch) (least int64) {
 		if w.Kind != loop.Weight || w.View != nil || slices.Index(l.Args, w) != at {
 			continue
 		}
-		bytes := int64(len(w.Data.Bytes()))
+		bytes := w.Data.Size()
 		if bytes >= leastPaged && schedule.Choose(l.Kernel, at) != nil {
 			continue // only some rows of it
 		}
@@ -353,7 +353,7 @@ func (s *squeezer) slice(cut *schedule.Cut, x slice) *schedule.Slice {
 // these slices and a launch on the copies; nil if it uses all of the weight.
 func (s *squeezer) bySlices(c *change, l *loop.Launch, w *loop.Buffer, times int64) (steps []loop.Step) {
 	now := &loop.Launch{Kernel: l.Kernel, Args: slices.Clone(l.Args), Source: l.Source}
-	total := int64(len(w.Data.Bytes()))
+	total := w.Data.Size()
 	for i, v := range l.Args {
 		if v.Root() != w {
 			continue
@@ -406,6 +406,9 @@ func (s *squeezer) regenerate(body []loop.Step) error {
 		}
 	})
 	if !slices.ContainsFunc(used, func(k *loop.Kernel) bool { return !slices.Contains(s.m.Kernels, k) }) {
+		if k, is := s.c.(*search); is {
+			return k.current()
+		}
 		return nil
 	}
 	s.m.Kernels = used

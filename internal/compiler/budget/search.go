@@ -21,27 +21,40 @@ type search struct {
 	budget Budget
 	ask    func() error // returns an error to stop the search
 	saved  []Saving
-	least  int64 // the fewest bytes of a strategy that was tried
-	page   int64 // see largestPage, of the last squeeze
+	frugal bool           // see Found
+	least  int64          // the fewest bytes of a strategy that was tried
+	page   int64          // see largestPage, of the last squeeze
+	code   []*loop.Kernel // the kernels that Code is of
 
 	inPlace map[live.Overwrite]bool // see live.Alias
 }
 
+// Found is what a search for savings has made of a module.
+type Found struct {
+	Savings []Saving
+	Bytes   int64 // that the module takes, as the search estimates it
+	// Frugal: no savings that were tried keep within the budget. These leave the fewest bytes that are known, whatever
+	// the budget is.
+	Frugal bool
+}
+
 // Within makes a compilation keep within a budget by any of the savings; it may rewrite m and make the kernels again
-// from it. It returns the savings and the bytes that the compilation then takes: if nothing is enough, the fewest that
-// it reached, which are more than the budget.
-func Within(c Compilation, m *ir.Module, b Budget) (saved []Saving, bytes int64, err error) {
-	k := &search{Compilation: c, m: m, budget: b, ask: m.Ask, inPlace: map[live.Overwrite]bool{}}
-	bytes, err = k.within()
-	return k.saved, bytes, err
+// from it.
+func Within(c Compilation, m *ir.Module, b Budget) (Found, error) {
+	return (&search{Compilation: c, m: m, budget: b, ask: m.Ask}).found()
 }
 
 // OfLoops is Within for a module whose kernels cannot be made again from ir, so that nothing is computed in pieces. The
 // search stops with the error that ask returns.
-func OfLoops(c Compilation, b Budget, ask func() error) (saved []Saving, bytes int64, err error) {
-	k := &search{Compilation: c, budget: b, ask: ask, inPlace: map[live.Overwrite]bool{}}
-	bytes, err = k.loops()
-	return k.saved, bytes, err
+func OfLoops(c Compilation, b Budget, ask func() error) (Found, error) {
+	return (&search{Compilation: c, budget: b, ask: ask}).found()
+}
+
+// found runs the search.
+func (k *search) found() (Found, error) {
+	k.inPlace, k.code = map[live.Overwrite]bool{}, k.Loop().Kernels
+	bytes, err := k.within()
+	return Found{k.saved, bytes, k.frugal}, err
 }
 
 // Whole returns the bytes that a compilation takes beside its code and scratch before any saving; 0 if they have no
@@ -62,12 +75,28 @@ func Holds(c Compilation, b Budget, arena sym.Expr) bool {
 	return !s.bounded() || s.holds(arena)
 }
 
+// Remake is Compilation.Remake.
+func (k *search) Remake() error {
+	err := k.Compilation.Remake()
+	k.code = k.Loop().Kernels
+	return err
+}
+
+// Regenerate is Compilation.Regenerate.
+func (k *search) Regenerate() error {
+	k.code = k.Loop().Kernels
+	return k.Compilation.Regenerate()
+}
+
 // strategy is one order of savings.
 type strategy struct {
 	pieces    int   // index of waysOfPieces
 	pageFirst bool  // weights are paged before results are recomputed or spilled
-	most      int64 // bytes of a weight read at once if its kernel can be cut; 0: all
+	most      int64 // bytes of a weight read at once if its kernel can be cut; 0: all; anyPage: not chosen yet
 }
+
+// anyPage is the size of pages of a strategy that has not chosen one.
+const anyPage = -1
 
 // waysOfPieces are the ways to compute nodes in pieces before all else, in the order in which they are tried. nil means
 // that no nodes are.
@@ -76,86 +105,160 @@ var waysOfPieces = []func(k *search) (undo func(), err error){nil, (*search).chu
 // tries are the strategies that a search has tried.
 type tries struct {
 	*search
-	orders   []bool    // the values of strategy.pageFirst
-	free     float64   // seconds of a run without savings
-	cheapest *strategy // of those that keep within the budget; nil: none does
-	added    float64   // seconds that cheapest adds to a run
-	kept     *strategy // the one whose changes the module has now; nil: none
-	total    int64     // the bytes that the module then takes
-	clean    state     // of the module before kept
+	orders []bool    // the values of strategy.pageFirst
+	free   float64   // seconds of a run without savings
+	best   *strategy // the cheapest that keeps within the budget, or the one with the fewest bytes; nil: none yet
+	added  float64   // seconds that best adds to a run
+	kept   *strategy // the one whose changes the module has now; nil: none
+	total  int64     // the bytes that the module then takes
+	clean  state     // of the module before kept
+	made   int       // the pieces that the module is computed in: an index of waysOfPieces
+	undo   func() error
 }
 
-// within makes the module keep within the budget by the cheapest strategy that does. The price of a strategy is the
-// estimated time that it adds to a run. The first strategy that adds at most littleTime is taken, and no other is tried
-// then. Strategies without pieces come first, because they keep every bit and do not make the kernels again; they are
-// left out if one step needs more than the budget, unless nothing else saves anything. within returns the bytes that
-// the program takes; if they are more than the budget, the fewest of any strategy tried.
-func (k *search) within() (least int64, err error) {
+// within makes the module keep within the budget by the cheapest strategy that does. If none does, it makes the module
+// take the fewest bytes that a strategy reaches for any budget. It looks for these fewest bytes first if one step needs
+// more than the budget, so that a refusal takes one search. within returns the bytes that the program takes.
+func (k *search) within() (bytes int64, err error) {
 	s := newSqueezer(k, k.budget)
 	if !s.bounded() {
 		return 0, nil
 	}
-	t := &tries{search: k, orders: []bool{false}, free: s.seconds(k.Loop().Body), added: math.Inf(1)}
-	if slices.ContainsFunc(k.Loop().Buffers, func(b *loop.Buffer) bool {
-		return b.Kind == loop.Weight && b.View == nil && len(b.Data.Bytes()) >= leastPaged
+	before, free := k.snapshot(), s.seconds(k.Loop().Body)
+	if s.needed(false) > k.budget.Bytes {
+		t := k.begin(free)
+		if bytes, err = t.fewest(); err != nil || bytes > k.budget.Bytes {
+			return bytes, err
+		}
+		if err := t.afresh(before); err != nil {
+			return 0, err
+		}
+	}
+	t := k.begin(free)
+	if err := t.ways(); err != nil {
+		return 0, err
+	}
+	if t.best != nil {
+		return t.keepBest()
+	}
+	if err := t.afresh(before); err != nil {
+		return 0, err
+	}
+	return k.begin(free).fewest()
+}
+
+// begin returns the tries of a module without savings, of which a run takes free seconds.
+func (k *search) begin(free float64) *tries {
+	return &tries{search: k, free: free, added: math.Inf(1), undo: func() error { return nil }}
+}
+
+// fewest makes a module without savings take the fewest bytes that a strategy reaches, whatever the budget, and returns
+// them. Nothing that it does depends on the budget or on earlier tries, so these bytes are a budget that works.
+func (t *tries) fewest() (bytes int64, err error) {
+	given := t.budget.Bytes
+	t.budget.Bytes, t.frugal = 0, true
+	defer func() { t.budget.Bytes = given }()
+	if err := t.ways(); err != nil {
+		return 0, err
+	}
+	return t.keepBest()
+}
+
+// afresh makes the module as it was before the search.
+func (t *tries) afresh(before state) error {
+	t.saved, t.frugal = nil, false
+	if t.m == nil {
+		return t.restore(before)
+	}
+	if t.made > 0 {
+		return t.undo()
+	}
+	return t.Remake()
+}
+
+// ways tries all strategies: those without pieces first, because they keep every bit and do not make the kernels again.
+// They are left out if one step needs more than the budget, unless nothing else saves as much.
+func (t *tries) ways() error {
+	s := newSqueezer(t.search, t.budget)
+	s.bounded()
+	t.orders = []bool{false}
+	if slices.ContainsFunc(t.Loop().Buffers, func(b *loop.Buffer) bool {
+		return b.Kind == loop.Weight && b.View == nil && b.Data.Size() >= leastPaged
 	}) {
 		first := s.target() <= 0 // not even an empty arena keeps within the budget before weights are paged
 		t.orders = []bool{first, !first}
 	}
-	k.least = math.MaxInt64
-	needed := s.needed(false)
-	made := 0 // the pieces that the module is computed in
-	undo := func() error { return nil }
-	for pieces, way := range waysOfPieces {
-		if pieces == 0 && needed > k.budget.Bytes {
+	t.least = math.MaxInt64
+	ways, needed := waysOfPieces, s.needed(false)
+	if t.m == nil {
+		ways = ways[:1]
+	}
+	for pieces := range ways {
+		if pieces == 0 && needed > t.budget.Bytes {
 			continue
 		}
-		if err := errors.Join(t.discard(), undo()); err != nil {
-			return 0, err
-		}
-		if undo, err = k.inPieces(way); err != nil {
-			return 0, err
-		}
-		if made = pieces; pieces != 0 && k.saved == nil {
-			made = 0
+		if there, err := t.make(pieces); err != nil {
+			return err
+		} else if !there {
 			continue // there are no pieces that save anything
 		}
-		if taken, err := t.all(pieces); taken || err != nil {
-			return t.total, err
+		if taken, err := t.all(); taken || err != nil {
+			return err
 		}
 	}
-	if t.cheapest == nil && needed > k.budget.Bytes && needed < k.least {
-		if err := undo(); err != nil {
-			return 0, err
+	if needed > t.budget.Bytes && needed < t.least && (t.best == nil || t.frugal) {
+		if _, err := t.make(0); err != nil {
+			return err
 		}
-		k.saved = nil
-		_, err := t.all(0)
-		return k.least, err
+		_, err := t.all()
+		return err
 	}
-	if t.cheapest == nil {
-		return k.least, nil
+	return nil
+}
+
+// make computes the module in pieces by one of the waysOfPieces, without other savings. It reports whether the pieces
+// save anything.
+func (t *tries) make(pieces int) (there bool, err error) {
+	if err := errors.Join(t.discard(), t.undo()); err != nil {
+		return false, err
 	}
-	if t.cheapest == t.kept {
+	if t.undo, err = t.inPieces(waysOfPieces[pieces]); err != nil {
+		return false, err
+	}
+	if t.made = pieces; pieces != 0 && t.saved == nil {
+		t.made = 0
+		return false, nil
+	}
+	t.clean = t.snapshot()
+	return true, nil
+}
+
+// keepBest gives the module the savings of the best strategy, and returns the bytes that it takes.
+func (t *tries) keepBest() (bytes int64, err error) {
+	if t.best == nil {
+		_, err := t.make(0)
+		s := newSqueezer(t.search, t.budget)
+		s.bounded()
+		bytes, failed := s.total(t.Loop().Body)
+		return bytes, errors.Join(err, failed)
+	}
+	if t.best == t.kept {
 		return t.total, nil
 	}
-	if err := t.discard(); err != nil {
+	if t.made != t.best.pieces {
+		if _, err := t.make(t.best.pieces); err != nil {
+			return 0, err
+		}
+	} else if err := t.discard(); err != nil {
 		return 0, err
 	}
-	if t.cheapest.pieces != made {
-		if err := undo(); err != nil {
-			return 0, err
-		}
-		if _, err := k.inPieces(waysOfPieces[t.cheapest.pieces]); err != nil {
-			return 0, err
-		}
-	}
-	return k.squeezed(t.cheapest)
+	t.least = math.MaxInt64
+	return t.squeezed(t.best)
 }
 
 // all tries all strategies with the pieces that the module is computed in. It reports whether one of them adds little
 // time, which then is taken.
-func (t *tries) all(pieces int) (taken bool, err error) {
-	t.clean = t.snapshot()
+func (t *tries) all() (taken bool, err error) {
 	orders := t.orders
 	if len(orders) > 1 && t.onlyPages() {
 		orders = orders[:1] // the other order is the same
@@ -164,21 +267,24 @@ func (t *tries) all(pieces int) (taken bool, err error) {
 		if err := t.discard(); err != nil {
 			return false, err
 		}
-		w := &strategy{pieces: pieces, pageFirst: pageFirst}
+		least, w := t.least, &strategy{pieces: t.made, pageFirst: pageFirst, most: anyPage}
 		total, err := t.squeezed(w)
 		if err != nil {
 			return false, err
 		}
-		if total > t.budget.Bytes {
+		if t.frugal && total < least {
+			t.best, t.kept, t.total = w, w, total
+		}
+		if t.frugal || total > t.budget.Bytes {
 			continue
 		}
 		t.kept, t.total = w, total
 		adds := t.seconds() - t.free
+		if adds < t.added {
+			t.best, t.added = w, adds
+		}
 		if adds <= littleTime*t.free {
 			return true, nil
-		}
-		if adds < t.added {
-			t.cheapest, t.added = w, adds
 		}
 	}
 	return false, nil
@@ -247,20 +353,30 @@ func (k *search) restore(to state) error {
 	for _, b := range m.Buffers {
 		b.Paged = to.paged[b]
 	}
-	if slices.Equal(m.Kernels, to.module.Kernels) {
+	m.Kernels = to.module.Kernels
+	if k.frugal {
+		return nil // whose choices do not depend on the code
+	}
+	return k.current()
+}
+
+// current generates the code of the module's kernels if the code is of others.
+func (k *search) current() error {
+	if slices.Equal(k.code, k.Loop().Kernels) {
 		return nil
 	}
-	m.Kernels = to.module.Kernels
 	return k.Regenerate()
 }
 
 // squeezed is squeeze with entire weights paged and, if that is not enough, with smaller and smaller pieces of them:
 // only with sizes that may be enough or, if none may be, with the largest of those that may take the fewest bytes. It
-// returns the fewest bytes reached, and keeps the size of pieces that is enough in w.
+// returns the fewest bytes reached. If they are enough, or fewer than any strategy's before in a search for the fewest,
+// the module has the changes, and w the size of pieces.
 func (k *search) squeezed(w *strategy) (least int64, err error) {
 	sizes := []int64{w.most}
-	if w.most == 0 {
+	if w.most == anyPage {
 		largest := largestWeight(k.Loop(), func(*loop.Buffer) bool { return true })
+		sizes[0] = 0
 		for range mostReductions {
 			if largest /= pageReduction; largest < leastPaged {
 				break
@@ -280,9 +396,10 @@ func (k *search) squeezed(w *strategy) (least int64, err error) {
 		slices.SortStableFunc(sizes, func(a, b int64) int { return cmp.Compare(bounds[a], bounds[b]) })
 	}
 	before := k.snapshot()
+	var best *state
 	for i, most := range sizes {
 		switch {
-		case w.most != 0:
+		case len(sizes) == 1:
 		case hopeless && (bounds[most] >= k.least || i > 0 && bounds[most] == bounds[sizes[i-1]]),
 			!hopeless && (bounds[most] > k.budget.Bytes || i > 0 && sizes[i-1] == 0 && least > 0 && most >= k.page):
 			continue
@@ -296,13 +413,22 @@ func (k *search) squeezed(w *strategy) (least int64, err error) {
 		if least == 0 || total < least {
 			least = total
 		}
-		if k.least = min(k.least, total); total <= k.budget.Bytes {
+		if total <= k.budget.Bytes {
 			w.most = most
 			return total, nil
 		}
+		if k.frugal && total < k.least {
+			w.most = most
+			now := k.snapshot()
+			best = &now
+		}
+		k.least = min(k.least, total)
 		if err := k.restore(before); err != nil {
 			return 0, err
 		}
+	}
+	if best != nil {
+		return least, errors.Join(k.restore(*best), k.current())
 	}
 	return cmp.Or(least, math.MaxInt64), nil
 }
@@ -486,39 +612,17 @@ func (k *search) squeeze(w strategy) (total int64, err error) {
 		if total, err = s.total(body); err != nil {
 			return 0, err
 		}
-		if k.Loop().Body = body; total <= b.Bytes {
-			break
-		}
 		// The plan of fewer live bytes may still be larger, because of fragmentation.
-		if s.live(body) > want {
-			return total, nil
+		if k.Loop().Body = body; total <= b.Bytes || s.live(body) > want {
+			break
 		}
 		margin += max(total-b.Bytes, leastMargin)
 	}
-	k.saved = append(k.saved, s.done...)
+	if k.saved = append(k.saved, s.done...); !k.Allowed() {
+		return math.MaxInt64, nil
+	}
 	if _, err := loop.VerifyModule(k.Loop()); err != nil {
 		panic(diag.Internalf("after saving memory: %v", err))
 	}
 	return total, nil
-}
-
-// loops is squeezed for a module whose kernels cannot be made again from ir; it tries paging first and paging last, and
-// returns the fewer bytes.
-func (k *search) loops() (total int64, err error) {
-	first := false
-	if s := newSqueezer(k, k.budget); s.bounded() {
-		first = s.target() <= 0
-	} else {
-		return 0, nil
-	}
-	least := int64(math.MaxInt64)
-	k.least = least
-	for _, pageFirst := range []bool{first, !first} {
-		total, err := k.squeezed(&strategy{pageFirst: pageFirst})
-		if err != nil || total <= k.budget.Bytes {
-			return total, err
-		}
-		least = min(least, total)
-	}
-	return least, nil
 }

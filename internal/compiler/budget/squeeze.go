@@ -124,7 +124,7 @@ func (s *squeezer) size(b *loop.Buffer) (int64, bool) {
 func (s *squeezer) weights() (total int64) {
 	for _, b := range s.m.Buffers {
 		if b.Kind == loop.Weight && b.View == nil && !b.Paged {
-			total += int64(len(b.Data.Bytes()))
+			total += b.Data.Size()
 		}
 	}
 	return total
