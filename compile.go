@@ -21,8 +21,8 @@ import (
 
 // Compile prepares a model to run, and plans its memory. If no dimension is open and the memory of a call is small, it
 // allocates the first call too. It stops soon after ctx ends, with the error of ctx. If the program does not fit
-// Options.Budget, the error is an ErrBudget; unless its field Budget is 0, that budget works: it is the peak of a program
-// that was planned, and that Compile makes for every budget that no other program keeps.
+// Options.Budget, the error is an ErrBudget; unless its field Budget is 0, that budget works: it is the peak of a
+// program that was planned, and that Compile makes for every budget that no other program keeps.
 func Compile(ctx context.Context, m *Model, o Options) (p *Program, err error) {
 	if o.Tune {
 		return tune(ctx, m, o)
@@ -42,8 +42,8 @@ type over struct{ host, device, whole int64 }
 const mostShrinks = 2
 
 // compileWith compiles with the given choices. The compiler estimates with all dimensions at their upper bounds: if the
-// final peak exceeds the budget, it compiles again with a smaller limit, at last with 0, which gives the fewest bytes. A
-// program that exceeds DeviceBudget is compiled again with direct convolutions.
+// final peak exceeds the budget, it compiles again with a smaller limit, at last with 0, which gives the fewest bytes.
+// A program that exceeds DeviceBudget is compiled again with direct convolutions.
 func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choices) (*Program, error) {
 	p, beyond, err := compileWithin(ctx, m, o, choices, attempt{})
 	if beyond.device > 0 {

@@ -12,13 +12,15 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
+// option is a weight that may be paged, and the bytes moved per byte saved.
+type option struct {
+	w    *loop.Buffer
+	cost float64
+}
+
 // pages leaves weights in their file until the live bytes, plus margin, fit the budget. It takes the weights with the
 // fewest bytes moved per byte saved first, such as tables of which a run reads some rows; of equals, the largest.
 func (s *squeezer) pages(body []loop.Step, margin int64) []loop.Step {
-	type option struct {
-		w    *loop.Buffer
-		cost float64
-	}
 	var options []option
 	for _, b := range s.m.Buffers {
 		if b.Kind != loop.Weight || b.View != nil || b.Paged || b.Data.Size() < leastPaged {
@@ -32,7 +34,15 @@ func (s *squeezer) pages(body []loop.Step, margin int64) []loop.Step {
 		return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(b.w.Data.Size(), a.w.Data.Size()))
 	})
 	peak := s.live(body)
-	for i := 0; i < len(options) && peak > s.target()-margin; {
+	for i, count := 0, 1; i < len(options) && peak > s.target()-margin; {
+		if count = min(count, len(options)-i); count > 1 {
+			if next := s.together(body, options[i:i+count], peak, margin); next != nil {
+				body, options, count = next, slices.Delete(options, i, i+count), 2*count
+			} else {
+				count /= 2
+			}
+			continue
+		}
 		o := options[i]
 		var c *change
 		var grown int64
@@ -63,9 +73,33 @@ func (s *squeezer) pages(body []loop.Step, margin int64) []loop.Step {
 		if options = slices.Delete(options, i, i+1); grown > peak {
 			i = 0 // weights whose page made the peak higher before may now fit beneath it
 		}
-		body, peak = c.body, grown
+		body, peak, count = c.body, grown, 2
 	}
 	return body
+}
+
+// together pages all weights of a list, if they leave the peak as it is and more than the target; else it returns nil.
+// Pages can only raise the peak: if all do not, none does, and pages takes the same weights one after the other.
+func (s *squeezer) together(body []loop.Step, list []option, peak, margin int64) []loop.Step {
+	buffers, done := s.m.Buffers, s.done
+	for _, o := range list {
+		c := s.pageOf(body, o.w)
+		if c == nil {
+			body = nil
+			break
+		}
+		s.keep(c.made, c.saving)
+		o.w.Paged, body = true, c.body
+	}
+	if body != nil && s.live(body) == peak && peak > s.target()-margin {
+		return body
+	}
+	s.name(s.m.Buffers[len(buffers):], false)
+	s.m.Buffers, s.done = buffers, done
+	for _, o := range list {
+		o.w.Paged = false
+	}
+	return nil
 }
 
 // inLoops reports whether a loop uses a weight.
@@ -146,14 +180,21 @@ func (s *squeezer) inPortions(c *change, step loop.Step, w *loop.Buffer, times i
 // portionable reports whether every step of a loop's body can use rows or pieces of a weight. Otherwise it is cheaper
 // to read the weight once, before the loop, if there is room for it.
 func (s *squeezer) portionable(body []loop.Step, w *loop.Buffer) bool {
-	for _, step := range body {
-		if l, launches := step.(*loop.Launch); live.Mentions(step, w) &&
-			(!launches || s.byRows(newChange(Saving{}), l, w, 1) == nil &&
-				s.byPieces(newChange(Saving{}), l, w, 1) == nil) {
-			return false
-		}
+	return !slices.ContainsFunc(body, func(step loop.Step) bool {
+		l, launches := step.(*loop.Launch)
+		return live.Mentions(step, w) && !(launches && s.inParts(l, w))
+	})
+}
+
+// inParts reports whether a launch can use rows or pieces of a weight, and remembers it.
+func (s *squeezer) inParts(l *loop.Launch, w *loop.Buffer) bool {
+	key := use{l, w}
+	can, known := s.parted[key]
+	if !known {
+		can = s.byRows(newChange(Saving{}), l, w, 1) != nil || s.byPieces(newChange(Saving{}), l, w, 1) != nil
+		s.parted[key] = can
 	}
-	return true
+	return can
 }
 
 // byRows replaces a launch that gathers rows of a weight by a copy of these rows and a launch on the copy; nil if the

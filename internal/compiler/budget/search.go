@@ -54,7 +54,13 @@ func OfLoops(c Compilation, b Budget, ask func() error) (Found, error) {
 func (k *search) found() (Found, error) {
 	k.inPlace, k.code = map[live.Overwrite]bool{}, k.Loop().Kernels
 	bytes, err := k.within()
-	return Found{k.saved, bytes, k.frugal}, err
+	if err != nil {
+		return Found{}, err
+	}
+	if _, err := loop.VerifyModule(k.Loop()); err != nil {
+		panic(diag.Internalf("after saving memory: %v", err))
+	}
+	return Found{k.saved, bytes, k.frugal}, nil
 }
 
 // Whole returns the bytes that a compilation takes beside its code and scratch before any saving; 0 if they have no
@@ -391,6 +397,10 @@ func (k *search) squeezed(w *strategy) (least int64, err error) {
 		s.page = most
 		bounds[most] = s.needed(true)
 	}
+	code := int64(0) // parts of weights hardly need less code, so the fewest bytes are not looked for with larger bounds
+	if k.frugal {
+		code = s.ofKernels
+	}
 	hopeless := !slices.ContainsFunc(sizes, func(most int64) bool { return bounds[most] <= k.budget.Bytes })
 	if hopeless {
 		slices.SortStableFunc(sizes, func(a, b int64) int { return cmp.Compare(bounds[a], bounds[b]) })
@@ -400,7 +410,7 @@ func (k *search) squeezed(w *strategy) (least int64, err error) {
 	for i, most := range sizes {
 		switch {
 		case len(sizes) == 1:
-		case hopeless && (bounds[most] >= k.least || i > 0 && bounds[most] == bounds[sizes[i-1]]),
+		case hopeless && (bounds[most] >= k.least-code || i > 0 && bounds[most] == bounds[sizes[i-1]]),
 			!hopeless && (bounds[most] > k.budget.Bytes || i > 0 && sizes[i-1] == 0 && least > 0 && most >= k.page):
 			continue
 		}
@@ -620,9 +630,6 @@ func (k *search) squeeze(w strategy) (total int64, err error) {
 	}
 	if k.saved = append(k.saved, s.done...); !k.Allowed() {
 		return math.MaxInt64, nil
-	}
-	if _, err := loop.VerifyModule(k.Loop()); err != nil {
-		panic(diag.Internalf("after saving memory: %v", err))
 	}
 	return total, nil
 }

@@ -37,6 +37,7 @@ type squeezer struct {
 	kernels     map[string]*loop.Kernel // new kernels by their text without the name
 	cuts        map[operand]*schedule.Cut
 	slices      map[slice]*schedule.Slice
+	parted      map[use]bool // see inParts
 	kernelNames map[string]bool
 	inPlace     map[live.Overwrite]bool // see live.Alias
 }
@@ -45,6 +46,12 @@ type squeezer struct {
 type operand struct {
 	kernel *loop.Kernel
 	param  int
+}
+
+// use is a launch that uses a weight.
+type use struct {
+	launch *loop.Launch
+	weight *loop.Buffer
 }
 
 // slice is a range of the iterations of a kernel that is cut along an operand.
@@ -59,7 +66,8 @@ func newSqueezer(c Compilation, b Budget) *squeezer {
 		return nil
 	}, sizes: map[*loop.Buffer]sym.Expr{}, bytes: map[*loop.Buffer]int64{}, names: map[string]bool{}, choices: mostChoices,
 		kernels: map[string]*loop.Kernel{}, kernelNames: map[string]bool{},
-		cuts: map[operand]*schedule.Cut{}, slices: map[slice]*schedule.Slice{}, inPlace: map[live.Overwrite]bool{}}
+		cuts: map[operand]*schedule.Cut{}, slices: map[slice]*schedule.Slice{}, parted: map[use]bool{},
+		inPlace: map[live.Overwrite]bool{}}
 	if k, is := c.(*search); is {
 		s.inPlace = k.inPlace
 	}
