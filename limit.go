@@ -110,14 +110,17 @@ func (p *Program) settle(x *executor.Executable) {
 			views = append(views, b.Bytes())
 		}
 	}
-	var read [][]byte // weights that runs read directly from the mapping of the model's files
+	var read, pinned [][]byte // weights that runs read from the mapping of the model's files; those without a copy
 	for _, w := range p.compiled.Program.Weights {
 		if w.Paged || !p.options.Private {
 			read = append(read, w.Data)
 		}
+		if !w.Paged && !p.options.Private {
+			pinned = append(pinned, w.Data)
+		}
 	}
 	p.asks = certificate.Asks{Compiler: p.compiled.Asks(), Placed: x.Held() + p.session.OwnPages(),
-		Files: p.model.files.Settle(p, views, read)}
+		Files: p.model.files.Settle(p, views, pinned)}
 	p.session.Watch(slices.DeleteFunc(slices.Clone(p.model.files.Blocks()), func(b *mem.Block) bool {
 		return b.Kept(read) == 0
 	}))

@@ -252,17 +252,30 @@ func (l *limited) run(t *testing.T, calls int) {
 	}
 }
 
-// TestLimitFallsWithTheBudget compiles a model without a budget and with two: what a budget pages is in no limit. The
-// model loads, compiles and runs within the lower limit.
+// TestLimitFallsWithTheBudget compiles a model without a budget and with two, and an artefact, which holds what is paged
+// in its own file: what a budget pages is in no limit. The model loads, compiles and runs within the lower limit.
 func TestLimitFallsWithTheBudget(t *testing.T) {
 	if _, inMemory := weir.PageFolder(); inMemory || !mem.OutsideHeap() || os.Getenv("WEIR_MAP") == "off" {
 		t.Skip("files lie in memory here, and count")
 	}
 	dims := map[string]weir.Range{"n": {Min: 40, Max: 40}}
 	const slack = 64 << 10 // full pages of each term
-	for _, budget := range []int64{0, 240 << 10, 220 << 10} {
-		l := limited{path: "testdata/onnx/tied_table/model.onnx",
-			o: weir.Options{Dims: dims, Budget: budget, Threads: 1, Calls: 1}}
+	const model = "testdata/onnx/tied_table/model.onnx"
+	m, err := weir.Load(model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tight, err := weir.Compile(t.Context(), m, weir.Options{Dims: dims, Budget: 220 << 10, Threads: 1, Calls: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	paged := artefactOf(t, tight)
+	tight.Close()
+	m.Close()
+	for _, l := range []limited{{path: model}, {path: model, o: weir.Options{Budget: 240 << 10}},
+		{path: model, o: weir.Options{Budget: 220 << 10}}, {path: paged, o: weir.Options{Budget: 220 << 10}}} {
+		budget := l.o.Budget
+		l.o.Dims, l.o.Threads, l.o.Calls = dims, 1, 1
 		limit, parts := l.limit(t)
 		if most := budget + parts.Arguments + slack; budget > 0 && (limit > most || parts.Compiling > budget+slack) {
 			t.Errorf("within %d, the limit is %d: %+v", budget, limit, parts)

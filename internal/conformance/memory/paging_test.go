@@ -114,7 +114,17 @@ func distance(got, want []float32) float64 {
 
 // throughFile writes a program as an artefact and compiles the artefact.
 func throughFile(t *testing.T, p *weir.Program) *weir.Program {
-	path := filepath.Join(t.TempDir(), "model.weir")
+	m, err := weir.Load(artefactOf(t, p))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	return weirtest.Must[*weir.Program](t)(weir.Compile(t.Context(), m, weir.Options{Threads: 2}))
+}
+
+// artefactOf writes a program as an artefact, and returns its path.
+func artefactOf(t *testing.T, p *weir.Program) (path string) {
+	path = filepath.Join(t.TempDir(), "model.weir")
 	var b bytes.Buffer
 	if _, err := p.WriteTo(&b); err != nil {
 		t.Fatal(err)
@@ -122,12 +132,7 @@ func throughFile(t *testing.T, p *weir.Program) *weir.Program {
 	if err := os.WriteFile(path, b.Bytes(), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	m, err := weir.Load(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { m.Close() })
-	return weirtest.Must[*weir.Program](t)(weir.Compile(t.Context(), m, weir.Options{Threads: 2}))
+	return path
 }
 
 // scores returns a run's first output.
