@@ -29,8 +29,11 @@ type Asked struct {
 	// Reclaimable is the share of Files that no limit counts: weights of which a call copies parts into its arena when it
 	// needs them. The system may take these pages back, and reads them again. Files in memory (tmpfs) have no share.
 	Reclaimable int64
-	Code        int64
-	Call        int64 // arena, outputs and scratch of one call
+	// Reading is an eighth of Reclaimable, at most 8 MiB. The program does not hold it, and Total counts it all the
+	// same: pages that the system is just reading cannot be taken back.
+	Reading int64
+	Code    int64
+	Call    int64 // arena, outputs and scratch of one call
 	// Heap is the most memory that host functions of one call take on Go's heap, without decoded pictures, whose size
 	// depends on their contents.
 	Heap      int64
@@ -51,7 +54,7 @@ func (m *Memory) PageFolder() (path string, inMemory bool) {
 
 // Total returns the limit that admits all terms.
 func (a Asked) Total() int64 {
-	return max(a.Compiling, a.Weights+a.Files-a.Reclaimable+a.Code+a.runs())
+	return max(a.Compiling, a.Weights+a.Files-a.Reclaimable+a.Reading+a.Code+a.runs())
 }
 
 func (a Asked) runs() int64 {
@@ -82,7 +85,7 @@ func (m *Memory) Asked(calls int, d Dims) (Asked, error) {
 	at, c := &p.asks, &p.asks.Compiler
 	a := Asked{Compiling: at.Compiling(), Weights: c.Weights + at.Placed + at.Files.Copies,
 		Files: at.Files.Views + c.Paged, Paged: c.Paged, Code: c.Code, Calls: calls,
-		Reclaimable: at.Files.Views - at.Files.Pinned + c.Paged - c.Kept}
+		Reclaimable: at.Reclaimable(), Reading: at.Reading()}
 	pages, err := certificate.CallPagesOf(p.compiled, m.Workers, calls, func(x sym.Expr) (int64, error) {
 		return m.most(x, d)
 	})
@@ -149,7 +152,7 @@ func (p *Program) checkLimit() error {
 	tensors := held.MappedCurrent[mem.Tensors] + held.Cached
 	others := held.Held - tensors
 	a.Call += a.Heap
-	need := others + int64(a.Calls)*a.Call + max(tensors, a.Arguments*int64(a.Calls))
+	need := others + p.asks.Reading() + int64(a.Calls)*a.Call + max(tensors, a.Arguments*int64(a.Calls))
 	if need > limit {
 		return diag.New(ErrMemory, "the limit of %d bytes that SetLimit set cannot hold the program: %d are needed, which "+
 			"are %d held now, %d calls of %d, and %d of arguments", limit, need,

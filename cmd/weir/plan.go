@@ -124,6 +124,7 @@ type askedRow struct {
 	Files       int64 `json:"files_bytes"`
 	Paged       int64 `json:"paged_bytes"`
 	Reclaimable int64 `json:"reclaimable_bytes"`
+	Reading     int64 `json:"reading_bytes"`
 	Code        int64 `json:"code_bytes"`
 	Call        int64 `json:"call_bytes"`
 	Heap        int64 `json:"heap_bytes"`
@@ -157,10 +158,11 @@ func (p *planned) printLimit() {
 	stdout.Printf("%-14s   %s while compiling, then %s of weights, %s of files, %s of code, and %d × (%s of a call and "+
 		"%s "+
 		"of arguments)\n", "",
-		f(a.Compiling), f(a.Weights), f(a.Files-a.Reclaimable), f(a.Code), a.Calls, f(a.Call+a.Heap), f(a.Arguments))
+		f(a.Compiling), f(a.Weights), f(a.Files-a.Reclaimable+a.Reading), f(a.Code), a.Calls, f(a.Call+a.Heap),
+		f(a.Arguments))
 	if a.Reclaimable > 0 {
 		stdout.Printf("%-14s   besides, %s of files that no limit counts: the system may take them back\n", "",
-			f(a.Reclaimable))
+			f(a.Reclaimable-a.Reading))
 	}
 }
 

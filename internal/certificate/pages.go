@@ -25,6 +25,21 @@ func (a Asks) Compiling() int64 {
 		max(a.Files.Left, a.Files.Copies+a.Files.Pinned)+a.Compiler.Weights+a.Compiler.Kept+a.Compiler.Code+a.Placed)
 }
 
+// Reclaimable returns the bytes of mapped files that the system may take back at any time.
+func (a Asks) Reclaimable() int64 {
+	return a.Files.Views - a.Files.Pinned + a.Compiler.Paged - a.Compiler.Kept
+}
+
+// readingShare and mostReading bound the bytes of Reclaimable that are read at a time.
+const (
+	readingShare = 8
+	mostReading  = 8 << 20
+)
+
+// Reading returns the bytes of Reclaimable that a limit counts all the same: the system cannot take pages back while it
+// reads them ahead, and a container without room for them would end the process.
+func (a Asks) Reading() int64 { return min(a.Reclaimable()/readingShare, mostReading) }
+
 // CallPages are the bytes of full pages that one call requests.
 type CallPages struct {
 	Call      int64 // arena, outputs and scratch

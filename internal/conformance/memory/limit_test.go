@@ -252,8 +252,8 @@ func (l *limited) run(t *testing.T, calls int) {
 	}
 }
 
-// TestLimitFallsWithTheBudget compiles a model without a budget and with two, and an artefact, which holds what is paged
-// in its own file: what a budget pages is in no limit. The model loads, compiles and runs within the lower limit.
+// TestLimitFallsWithTheBudget compiles a model without a budget and with two, and an artefact, which holds what is
+// paged in its own file: what a budget pages is in no limit. The model loads, compiles and runs within the lower limit.
 func TestLimitFallsWithTheBudget(t *testing.T) {
 	if _, inMemory := weir.PageFolder(); inMemory || !mem.OutsideHeap() || os.Getenv("WEIR_MAP") == "off" {
 		t.Skip("files lie in memory here, and count")
