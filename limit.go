@@ -29,7 +29,7 @@ type Asked struct {
 	// Reclaimable is the share of Files that no limit counts: weights of which a call copies parts into its arena when it
 	// needs them. The system may take these pages back, and reads them again. Files in memory (tmpfs) have no share.
 	Reclaimable int64
-	// Reading is an eighth of Reclaimable, at most 8 MiB. The program does not hold it, and Total counts it all the
+	// Reading is a quarter of Reclaimable, at most 8 MiB. The program does not hold it, and Total counts it all the
 	// same: pages that the system is just reading cannot be taken back.
 	Reading int64
 	Code    int64

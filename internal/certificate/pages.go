@@ -32,7 +32,7 @@ func (a Asks) Reclaimable() int64 {
 
 // readingShare and mostReading bound the bytes of Reclaimable that are read at a time.
 const (
-	readingShare = 8
+	readingShare = 4
 	mostReading  = 8 << 20
 )
 
