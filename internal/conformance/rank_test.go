@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/weirml/weir"
@@ -140,6 +141,30 @@ func TestRanks(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// TestRankInLoop: a loop carries a tensor whose rank a run decides, and grows its last axis.
+func TestRankInLoop(t *testing.T) {
+	nodes := []*wire.NodeProto{operation("Slice", "v,first,two,first", "pair"),
+		operation("Loop", "two,,s", "y", wire.GraphAttribute("body", &wire.GraphProto{Name: "body",
+			Node: []*wire.NodeProto{operation("Identity", "c", "d"), operation("Mul", "r,pair", "u")},
+			Input: []*wire.ValueInfoProto{wire.TensorValue("i", wire.Int64Type), wire.TensorValue("c", wire.BoolType),
+				{Name: "r"}},
+			Output: []*wire.ValueInfoProto{{Name: "d"}, {Name: "u"}}}))}
+	open := []*wire.Dimension{wire.Dim("a"), wire.Dim("b"), wire.Dim("c")}
+	for _, extents := range [][]int{{1, 2, 1}, {2, 1, 2}, {1, 3, 2}, {1, 3, 3}} {
+		declared := make([]*wire.Dimension, len(extents))
+		for i, n := range extents {
+			declared[i] = wire.Size(int64(n))
+		}
+		o := weir.Options{Threads: 1, Target: weir.Portable}
+		want, _, _ := ranked(t, squeezing(declared, nodes...), o, extents)
+		got, predicted, measured := ranked(t, squeezing(open, nodes...), o, extents)
+		refused := extents[2] == 3
+		if got != want && !refused || strings.HasPrefix(got, "refused") != refused || predicted < measured {
+			t.Errorf("%v: %s, not %s; %d bytes predicted, %d measured", extents, got, want, predicted, measured)
 		}
 	}
 }

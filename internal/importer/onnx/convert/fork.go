@@ -3,6 +3,7 @@ package convert
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -169,15 +170,16 @@ func (f *flow) into(at int, branch *wire.GraphProto) *flow {
 type side struct {
 	*Scope
 	block    *ir.Block
-	dims     *sym.Dims    // the ranges of dimensions in this branch
-	requires []ir.Require // the module's conditions, with those of this branch
-	before   int          // the number of conditions before this branch
-	left     int          // the number of nodes left to convert
+	dims     *sym.Dims             // the ranges of dimensions in this branch
+	requires []ir.Require          // the module's conditions, with those of this branch
+	before   int                   // the number of conditions before this branch
+	limits   map[sym.Name]sym.Expr // of the dimensions that data decide before this branch
+	left     int                   // the number of nodes left to convert
 }
 
 // sides returns the branches of the choice under conversion; the index is the condition's value.
 func (g *Scope) sides(cond *ir.Value, path string) (out [2]*side) {
-	before := g.Build.Module.Requires
+	before, limits := g.Build.Module.Requires, maps.Clone(g.Build.Module.Limits)
 	for i := range out {
 		block := &ir.Block{}
 		inner := *g
@@ -186,7 +188,7 @@ func (g *Scope) sides(cond *ir.Value, path string) (out [2]*side) {
 		inner.path = fmt.Sprintf("%s=%d", path, i)
 		inner.facts = g.knowing(cond, i == 1)
 		out[i] = &side{Scope: &inner, block: block, dims: g.Build.Dims().Clone(), requires: slices.Clone(before),
-			before: len(before)}
+			before: len(before), limits: limits}
 	}
 	return out
 }

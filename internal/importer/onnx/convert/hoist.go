@@ -54,7 +54,7 @@ func (c *Call) unchosen(cond *ir.Value, sides [2]*side, x, y *ir.Value) *ir.Valu
 		return nil
 	}
 	if x.Known != nil && len(x.Known) == len(y.Known) && x.Type.DType == dtype.I64 &&
-		slices.EqualFunc(x.Type.Shape, y.Type.Shape, sym.Expr.Equal) {
+		slices.EqualFunc(x.Type.Shape, y.Type.Shape, sym.Expr.Equal) && !c.decides(general, x.Known, y.Known) {
 		truth, list := cond.Known[0], make([]sym.Expr, len(x.Known))
 		if general == sides[1] {
 			truth = sym.Const(1).Sub(truth)
@@ -78,6 +78,17 @@ func (c *Call) unchosen(cond *ir.Value, sides [2]*side, x, y *ir.Value) *ir.Valu
 	}
 	h.move(x)
 	return x
+}
+
+// decides reports whether expressions have dimensions that data decide in one of the branches.
+func (c *Call) decides(s *side, lists ...[]sym.Expr) bool {
+	return slices.ContainsFunc(slices.Concat(lists...), func(e sym.Expr) bool {
+		return slices.ContainsFunc(e.Vars(), func(name sym.Name) bool {
+			_, decided := c.Module.Limits[name]
+			_, outside := s.limits[name]
+			return decided && !outside
+		})
+	})
 }
 
 // hoist compares values of two branches: general, and special, in which bind gives a dimension its value.
