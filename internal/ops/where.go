@@ -45,6 +45,9 @@ func whereShape(c *ir.Inference, n *ir.Node) error {
 	var operands [3][]sym.Expr
 	certain := true
 	for i, in := range n.Inputs {
+		if i > 0 && allAre(cond.Known, int64(i-1)) {
+			continue // only the other operand is chosen
+		}
 		known, sure := c.Knows(in)
 		if known == nil {
 			return nil
@@ -56,9 +59,12 @@ func whereShape(c *ir.Inference, n *ir.Node) error {
 	}
 	known := []sym.Expr{}
 	tensor.Each(sizes, func(at []int64) {
-		operand := func(i int) sym.Expr {
-			s, _ := constants(n.Inputs[i].Type.Shape)
-			return operands[i][broadcastFlat(at, s)]
+		operand := func(i int) (e sym.Expr) {
+			if operands[i] != nil {
+				s, _ := constants(n.Inputs[i].Type.Shape)
+				e = operands[i][broadcastFlat(at, s)]
+			}
+			return e
 		}
 		choice, yes, no := operand(0), operand(1), operand(2)
 		switch truth, fixed := choice.Const(); {

@@ -11,7 +11,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Narrow intersects the ranges of a module's named dimensions with dims.
+// Narrow intersects the ranges of a module's named dimensions with dims, and simplifies its conditions within them.
 func Narrow(m *ir.Module, dims map[string]sym.Range) error {
 	known := report.NewLabels(m.Dims.Names())
 	for _, label := range slices.Sorted(maps.Keys(dims)) {
@@ -31,7 +31,22 @@ func Narrow(m *ir.Module, dims map[string]sym.Range) error {
 			m.Limits[name] = sym.Const(hi)
 		}
 	}
+	if len(dims) > 0 {
+		simplify(m)
+	}
 	return nil
+}
+
+// simplify simplifies the sides of a module's conditions within the ranges, which a run checks too. A dimension alone
+// stays, so that errors name it.
+func simplify(m *ir.Module) {
+	for i := range m.Requires {
+		for _, side := range []*sym.Expr{&m.Requires[i].Cond.A, &m.Requires[i].Cond.B} {
+			if _, alone := side.Name(); !alone {
+				*side = m.Dims.Simplify(*side)
+			}
+		}
+	}
 }
 
 // emptied returns the error for a range r that is disjoint from the dimension's own range. The error says what
