@@ -51,8 +51,8 @@ func TestRangeOfNothing(t *testing.T) {
 	g := &wire.GraphProto{Name: "nothing", Output: []*wire.ValueInfoProto{{Name: "y"}},
 		Node: []*wire.NodeProto{operation("Range", "from,to,step", "r"), operation("Max", "r,zero", "m"),
 			operation("Slice", "m,begin,end", "y")},
-		Initializer: []*wire.TensorProto{number("from", -1), number("to", math.MinInt64), number("step", 2), number("zero", 0),
-			vector("begin", 0), vector("end", 1<<50)}}
+		Initializer: []*wire.TensorProto{number("from", -1), number("to", math.MinInt64), number("step", 2),
+			number("zero", 0), vector("begin", 0), vector("end", 1<<50)}}
 	data := (&wire.ModelProto{IRVersion: 10, OpsetImport: []*wire.OperatorSetIDProto{{Version: 21}}, Graph: g}).Marshal()
 	for _, target := range []weir.Target{"", weir.Portable, weir.Reference} {
 		o, want := weir.Options{Threads: 1, Target: target}, tensor.Must(tensor.New(dtype.I64, 0))
