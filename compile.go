@@ -33,13 +33,8 @@ func Compile(ctx context.Context, m *Model, o Options) (p *Program, err error) {
 // mostStricter is the largest number of recompilations after a peak that exceeds the compiler's estimate.
 const mostStricter = 4
 
-// over is the number of bytes by which a program exceeds its budgets, if a recompilation may help. whole is the number
-// of bytes that a program takes beside its code without savings, if the compiler finds none that keep the budget.
-type over struct{ host, device, whole int64 }
-
-// mostShrinks is how many times as many bytes as the budget a program may take, beside its code, that is compiled for
-// the declared ranges too: these bytes hardly depend on the ranges.
-const mostShrinks = 2
+// over is the number of bytes by which a program exceeds its budgets, if a recompilation may help.
+type over struct{ host, device int64 }
 
 // compileWith compiles with the given choices. The compiler estimates with all dimensions at their upper bounds: if the
 // final peak exceeds the budget, it compiles again with a smaller limit, at last with 0, which gives the fewest bytes.
@@ -55,8 +50,8 @@ func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choi
 		}
 		p, beyond, err = compileWithin(ctx, m, o, choices, attempt{stricter: stricter})
 	}
-	if errors.Is(err, ErrBudget) && len(o.Dims) > 0 && beyond.whole/mostShrinks <= o.Budget &&
-		o.Target != Vulkan && m.source.module() != nil && ctx.Err() == nil {
+	if errors.Is(err, ErrBudget) && len(o.Dims) > 0 && o.Budget > 0 && o.Target != Vulkan && m.source.module() != nil &&
+		ctx.Err() == nil {
 		return compileAsDeclared(ctx, m, o, choices, err)
 	}
 	return p, err
@@ -64,7 +59,9 @@ func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choi
 
 // compileAsDeclared compiles for the ranges that the model declares, after the compilation for the ranges of o
 // exceeded the budget, because code for fewer sizes may be larger. The program's runs accept only the ranges of o.
-// So a budget of the bytes that the certificate of a program for all sizes states for some of them is never refused.
+// So a budget of the bytes that the certificate of a program for all sizes states for some of them is never refused: it
+// is the same program, as compiling is deterministic, and its weights alone take no more, so that Options.Most of the
+// compiler does not end it.
 // If this program does not fit either, compileAsDeclared returns the error with the smaller budget that works.
 func compileAsDeclared(ctx context.Context, m *Model, o Options, choices compiler.Choices,
 	refused error) (*Program, error) {
@@ -287,7 +284,7 @@ func (p *Program) compileModule(ctx context.Context, from sources.Model, o Optio
 		return err
 	}
 	p.compiled, err = compiler.Compile(module, compiler.Options{Machine: machine, Tight: tight, Budget: budget,
-		Planned:     p.planned,
+		Planned: p.planned, Most: p.most(),
 		ReorderOnly: o.Exact, Precision: o.Precision, Folder: o.PageFolder, Files: m.files, Choices: choices,
 		Reference: p.target == Reference, Names: names, Written: from.Written(), After: o.Stage, FullStage: o.WholeStage,
 		Progress: func(p compiler.Progress) {
@@ -295,9 +292,6 @@ func (p *Program) compileModule(ctx context.Context, from sources.Model, o Optio
 				o.Logger.Debug("compiling", "stage", p.Stage, "step", p.Step, "steps", p.Steps)
 			}
 		}})
-	if budget != nil {
-		p.over.whole = budget.Whole
-	}
 	if err != nil {
 		return err
 	}
@@ -310,6 +304,14 @@ func (p *Program) compileModule(ctx context.Context, from sources.Model, o Optio
 		p.proved = append(p.proved, Condition{labels.Cond(r.Cond).String(), r.From})
 	}
 	return nil
+}
+
+// most returns the bytes that the weights of a program may take that is compiled without savings; 0: any number.
+func (p *Program) most() int64 {
+	if p.how.declared {
+		return p.options.Budget
+	}
+	return 0
 }
 
 // planned checks the budget of a program for the host as soon as its memory is planned.

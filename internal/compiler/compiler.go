@@ -31,6 +31,7 @@ type Options struct {
 	Choices   Choices                         // override the schedule's table
 	Budget    *budget.Budget                  // the memory that the program must keep within; nil: no limit
 	Folder    string                          // for files that weights are paged from; "": the folder of temporary files
+	Most      int64                           // if not 0, compiling ends if the weights alone take more bytes
 	After     func(stage string, text string) // called with the text of each stage, if it is not nil
 	FullStage string                          // the stage of ir whose text for After has all elements of constants
 	Progress  func(p Progress)                // called as stages begin, if it is not nil

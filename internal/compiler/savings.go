@@ -43,9 +43,6 @@ func (k saving) Regenerate() error {
 // budget.Found. The search estimates the bytes, so the caller compares the planned program's with the budget.
 func (k *compilation) keepWithin() (err error) {
 	c, b := k.c, k.o.Budget
-	if b.Whole, err = budget.Whole(saving{k}, *b); err != nil {
-		return err
-	}
 	if c.written == nil && c.effort == fullEffort {
 		c.Saved, err = budget.Within(saving{k}, k.m, *b)
 		return err

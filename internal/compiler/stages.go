@@ -199,7 +199,23 @@ func (k *compilation) lower() (err error) {
 		return err
 	}
 	verifyLoop(k.c.Loop, "lower")
+	if bytes := weightBytes(k.c.Loop); k.o.Most > 0 && bytes > k.o.Most {
+		return diag.New(diag.ErrBudget, "the weights take %d bytes, %d are allowed", bytes, k.o.Most)
+	}
 	return nil
+}
+
+// weightBytes returns the bytes of the weights that the steps use, without those of single elements, which kernels may
+// hold. Scheduling may pad and repeat them, and drops none.
+func weightBytes(m *loop.Module) (bytes int64) {
+	seen := map[*loop.Buffer]bool{}
+	loop.EachBuffer(m.Body, func(b *loop.Buffer) {
+		if b = b.Root(); b.Kind == loop.Weight && b.Data != nil && b.Data.Len() > 1 && !seen[b] {
+			seen[b] = true
+			bytes += b.Data.Size()
+		}
+	})
+	return bytes
 }
 
 // schedules reports whether the loops are scheduled, and do not stay as they were lowered.

@@ -27,8 +27,6 @@ type Budget struct {
 	Bytes          int64 // the limit
 	Held           int64 // bytes that the program holds besides, such as the first contents of its own states
 	Calls, Workers int
-
-	Whole int64 // set by the compiler: see the function Whole
 }
 
 // Saving is one change made to keep within a budget, and its cost.

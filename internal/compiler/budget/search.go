@@ -62,17 +62,6 @@ func (k *search) found() (Found, error) {
 	return Found{k.saved, bytes, k.frugal}, nil
 }
 
-// Whole returns the bytes that a compilation takes beside its code and scratch before any saving; 0 if they have no
-// bound.
-func Whole(c Compilation, b Budget) (int64, error) {
-	s := newSqueezer(c, b)
-	if !s.bounded() {
-		return 0, nil
-	}
-	total, err := s.total(c.Loop().Body)
-	return total - s.ofKernels, err
-}
-
 // Holds reports whether a budget leaves enough for an arena of this size. It returns true too if a dimension has no
 // bound, so that nothing can be estimated.
 func Holds(c Compilation, b Budget, arena sym.Expr) bool {
