@@ -214,13 +214,13 @@ func TestHollow(t *testing.T) {
 
 // compare is that of the case's trial; an error if it takes longer than code that walks nothing.
 func (h *hollow) compare(t *testing.T, how configuration) (v verdict, err error) {
-	return bounded(t, func() (verdict, error) {
+	return bounded(t, h.String()+" "+how.name, func() (verdict, error) {
 		return (&trial{build: h.build, args: h.args(), unread: true}).compare(t.Context(), how)
 	})
 }
 
-// bounded returns what f returns; an error if f takes longer than anything does that has no elements to compute.
-func bounded[T any](t *testing.T, f func() (T, error)) (v T, err error) {
+// bounded returns what f returns, for the case that what names; the test ends if f takes longer than anything does that has no elements to compute.
+func bounded[T any](t *testing.T, what string, f func() (T, error)) (v T, err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -230,7 +230,7 @@ func bounded[T any](t *testing.T, f func() (T, error)) (v T, err error) {
 	case <-done:
 		return v, err
 	case <-time.After(20 * time.Second):
-		t.Fatal("it does not end")
+		t.Fatalf("%s does not end", what)
 	}
 	return v, err
 }
@@ -253,7 +253,7 @@ func TestHollowReductions(t *testing.T) {
 			for _, fixed := range []bool{false, true} {
 				text := hollowReduction(f, c.result, c.axes, c.shape, fixed)
 				for _, target := range []weir.Target{"", weir.Portable, weir.Reference} {
-					_, err := bounded(t, func() (any, error) { return nil, reduceHollow(t, text, target, c.shape) })
+					_, err := bounded(t, text, func() (any, error) { return nil, reduceHollow(t, text, target, c.shape) })
 					if err != nil {
 						t.Errorf("%s %v, fixed %v, target %q: %v", f, c.shape, fixed, target, err)
 					}

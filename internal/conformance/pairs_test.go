@@ -326,6 +326,7 @@ var pinnedPairs = []string{
 	"reduce_log_sum_exp/12[0] > where/29[0] named=false adapted=true read=true size=-1",
 	"lp_pool/51[0] > reduce_sum_square/30[0] named=false adapted=false read=false size=-1",
 	"reduce_min/25[0] > expand/12[0] named=false adapted=false read=true size=-1",
+	"draw_uniform/1[0] > reverse_sequence/3[0] named=true adapted=true read=false size=0",
 	"text_concat/6[0] > scatter_elements/68[0] named=true adapted=false read=false size=7",
 }
 

@@ -200,9 +200,7 @@ func (c *Call) launch(s *program.Launch) error {
 	}
 	if !b.ready || b.Tiles == 0 {
 		if c.watch != nil { // record its operands, although there is nothing to do
-			for _, o := range b.Args.Operands {
-				c.watch.see(o)
-			}
+			c.watch.operands(c, s, b)
 		}
 		return nil
 	}

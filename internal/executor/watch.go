@@ -118,11 +118,19 @@ func (w *Watch) note(storage int, begin, bytes int64) {
 	}
 }
 
+// operands records a launch's operands, and the weights that they are parts of: an empty part holds its weight too.
+func (w *Watch) operands(c *Call, s *program.Launch, b *bound) {
+	for i, o := range b.Args.Operands {
+		w.see(o)
+		if root := c.x.program.Root(s.Args[i]); c.x.program.Tensors[root].Class == program.Constant {
+			w.touch(c, root)
+		}
+	}
+}
+
 // launch runs a kernel, records its operands, and gives it exactly the scratch that it needs.
 func (w *Watch) launch(c *Call, s *program.Launch, b *bound) error {
-	for _, o := range b.Args.Operands {
-		w.see(o)
-	}
+	w.operands(c, s, b)
 	need, err := b.Kernel.Scratch(b.Args.Dims)
 	if err != nil {
 		return err

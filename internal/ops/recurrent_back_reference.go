@@ -17,6 +17,9 @@ func recurrentBackMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*te
 		}
 		out = append(out, t)
 	}
+	if allEmpty(out) {
+		return out, nil
+	}
 	for d, back := range n.Attrs.Ints("reverse") {
 		for b := range in[backGates].Shape()[1] {
 			newRecurrentBackReference(n, in, d, b).run(back != 0, out)

@@ -1,6 +1,8 @@
 package ops
 
 import (
+	"slices"
+
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/tensor"
 )
@@ -14,8 +16,15 @@ func recurrentMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor
 			return nil, err
 		}
 	}
-	recurrentRun(n, in, out)
+	if !allEmpty(out) {
+		recurrentRun(n, in, out)
+	}
 	return out, nil
+}
+
+// allEmpty reports whether no tensor has elements: sequences of no units may be many.
+func allEmpty(list []*tensor.Tensor) bool {
+	return !slices.ContainsFunc(list, func(t *tensor.Tensor) bool { return t.Len() > 0 })
 }
 
 // recurrentRun computes a layer's results into out.
