@@ -219,7 +219,8 @@ func (h *hollow) compare(t *testing.T, how configuration) (v verdict, err error)
 	})
 }
 
-// bounded returns what f returns, for the case that what names; the test ends if f takes longer than anything does that has no elements to compute.
+// bounded returns what f returns, for the case that what names. The test ends if f takes longer than anything does that
+// has no elements to compute.
 func bounded[T any](t *testing.T, what string, f func() (T, error)) (v T, err error) {
 	done := make(chan struct{})
 	go func() {
