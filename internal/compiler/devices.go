@@ -31,8 +31,8 @@ type OnDevice struct {
 }
 
 // divide divides the module between the host and a device. refuses returns why the device cannot run a kernel; nil if
-// it can.
-func (c *Compiled) divide(device string, refuses func(k *loop.Kernel) error) {
+// it can, on conditions that become the module's.
+func (c *Compiled) divide(device string, refuses func(k *loop.Kernel) ([]sym.Cond, error)) {
 	c.device = device
 	d := &division{module: c.Loop, device: device, home: map[*loop.Buffer]string{}, valid: map[*loop.Buffer]memories{},
 		other: map[*loop.Buffer]*loop.Buffer{}, names: map[string]bool{}}
@@ -46,8 +46,13 @@ func (c *Compiled) divide(device string, refuses func(k *loop.Kernel) error) {
 	live.Each(c.Loop.Body, func(l *loop.Launch) {
 		verdict, known := verdicts[l.Kernel]
 		if !known {
-			verdict = refuses(l.Kernel)
+			var conditions []sym.Cond
+			conditions, verdict = refuses(l.Kernel)
 			verdicts[l.Kernel] = verdict
+			for _, cond := range conditions {
+				c.Loop.Requires = append(c.Loop.Requires, loop.Require{Cond: cond,
+					From: l.Source + " (" + l.Kernel.Name + "): sizes and offsets fit the device's integers of 32 bits"})
+			}
 		}
 		if verdict == nil {
 			l.Device = device

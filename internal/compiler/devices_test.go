@@ -11,6 +11,7 @@ import (
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/program"
+	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/target"
 	"github.com/weirml/weir/internal/tensor"
 )
@@ -19,13 +20,13 @@ import (
 func pretend(t *testing.T, seed int) target.Machine {
 	const name = "pretend"
 	generators[name] = generators[target.PortableName]
-	refusals[name] = func(k *loop.Kernel, _ *loop.Module, _ target.Machine) error {
+	refusals[name] = func(k *loop.Kernel, _ *loop.Module, _ target.Machine) ([]sym.Cond, error) {
 		h := fnv.New32()
 		fmt.Fprint(h, k.Name, seed)
 		if h.Sum32()%3 == 0 && seed > 0 {
-			return diag.Unsupportedf("a kernel whose name begins with %q", k.Name[:1])
+			return nil, diag.Unsupportedf("a kernel whose name begins with %q", k.Name[:1])
 		}
-		return nil
+		return nil, nil
 	}
 	t.Cleanup(func() {
 		delete(generators, name)

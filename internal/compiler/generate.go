@@ -13,6 +13,7 @@ import (
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/mem"
+	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/target"
 )
 
@@ -23,9 +24,10 @@ var generators = map[string]func(m *loop.Module, machine target.Machine) (*targe
 	target.VulkanName:   spirv.Compile,
 }
 
-// refusals return why a device cannot run a kernel, nil if it can, by the name of the device's machine.
-var refusals = map[string]func(k *loop.Kernel, m *loop.Module,
-	machine target.Machine) error{target.VulkanName: spirv.Refuses}
+// refusals return why a device cannot run a kernel, or nil and the conditions on which it can, by the name of the
+// device's machine.
+var refusals = map[string]func(k *loop.Kernel, m *loop.Module, machine target.Machine) ([]sym.Cond,
+	error){target.VulkanName: spirv.Refuses}
 
 // Portable returns the machine for portable code, which runs anywhere.
 func Portable(threads int) target.Machine { return target.Portable(threads) }

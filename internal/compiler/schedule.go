@@ -7,6 +7,7 @@ import (
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/lower"
 	"github.com/weirml/weir/internal/schedule"
+	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/target"
 )
 
@@ -38,7 +39,8 @@ func (k *compilation) schedule() (err error) {
 		how.Kept, how.Host = c.kept, c.hostMachine(&o)
 		if refuses := refusals[o.Machine.Name]; refuses != nil {
 			how.Refuses = func(k *loop.Kernel) error {
-				v := verdict{k.String(), refuses(k, c.Loop, o.Machine)}
+				v := verdict{of: k.String()}
+				v.conditions, v.refused = refuses(k, c.Loop, o.Machine)
 				c.verdicts[k.Name] = v
 				return v.refused
 			}
@@ -61,8 +63,9 @@ func (k *compilation) schedule() (err error) {
 
 // verdict is a device generator's answer for a kernel with this text. Refused kernels are scheduled for the host.
 type verdict struct {
-	of      string // the kernel's text
-	refused error  // why the device cannot run the kernel; nil: it can
+	of         string     // the kernel's text
+	refused    error      // why the device cannot run the kernel; nil: it can, in runs in which the conditions hold
+	conditions []sym.Cond // on dimensions
 }
 
 // scheduled schedules a module in place and verifies it. After an error or panic the module's state is undefined.

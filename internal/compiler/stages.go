@@ -13,6 +13,7 @@ import (
 	"github.com/weirml/weir/internal/ops"
 	"github.com/weirml/weir/internal/pass"
 	"github.com/weirml/weir/internal/schedule"
+	"github.com/weirml/weir/internal/sym"
 )
 
 // compilation is a module on its way to a program.
@@ -255,9 +256,9 @@ func (k *compilation) divides() bool { return refusals[k.c.Machine.Name] != nil 
 // divide divides the steps between the host and the device.
 func (k *compilation) divide() error {
 	c := k.c
-	c.divide(c.Machine.Name, func(kernel *loop.Kernel) error {
+	c.divide(c.Machine.Name, func(kernel *loop.Kernel) ([]sym.Cond, error) {
 		if v, known := c.verdicts[kernel.Name]; known && (v.refused != nil || v.of == kernel.String()) {
-			return v.refused
+			return v.conditions, v.refused
 		}
 		return refusals[c.Machine.Name](kernel, c.Loop, c.Machine)
 	})

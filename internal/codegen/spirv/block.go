@@ -106,7 +106,7 @@ func threadLoops(f *loop.For) (loops []*loop.For, body []loop.Stmt) {
 func (w *writer) block(n nest, total sym.Expr, threads int64) int64 {
 	w.threads, w.shared = threads, 0
 	w.touched = map[string]bool{}
-	at := w.blockNumber(w.most(total))
+	at := w.blockNumber(total)
 	w.when(w.below(at, w.integer(total)), func() {
 		for i := len(n.loops) - 1; i > 0; i-- {
 			extent := w.integer(n.loops[i].Extent)

@@ -1,8 +1,6 @@
 package spirv
 
 import (
-	"math"
-
 	"github.com/weirml/weir/internal/sym"
 )
 
@@ -56,14 +54,10 @@ func (w *writer) compare(op opcode, x, y integer) id {
 
 func (w *writer) below(x, y integer) id { return w.compare(opSLessThan, x, y) }
 
-// integer computes a symbolic integer. It refuses one that may need 64 bits if the machine has no such integers.
+// integer computes a symbolic integer.
 func (w *writer) integer(e sym.Expr) integer {
 	e = w.divisors.Safe(e)
-	_, size := w.ranges.Of(e)
-	if size > mostNarrow && !w.int64s() {
-		refuse("%s may not fit the device's integers of 32 bits", e)
-	}
-	return w.polynomial(e, size > mostNarrow)
+	return w.polynomial(e, !w.fits(e, 1))
 }
 
 // polynomial computes a symbolic integer in 64 bits if wide, or else in 32.
@@ -195,11 +189,7 @@ func (w *writer) one(condition id, wide bool) integer {
 // scaled computes a symbolic integer times a number of bytes.
 func (w *writer) scaled(e sym.Expr, bytes int64) integer {
 	e = w.divisors.Safe(e)
-	_, size := w.ranges.Of(e)
-	if size > math.MaxInt64/max(bytes, 1) || size*bytes > mostNarrow {
-		if !w.int64s() {
-			refuse("an offset of %d times %s may not fit the device's integers of 32 bits", bytes, e)
-		}
+	if !w.fits(e, bytes) {
 		x := w.widened(w.integer(e))
 		return w.product(x, w.widened(w.constant(bytes)))
 	}

@@ -30,15 +30,21 @@ func (k *kernel) limitIterations(w *writer, most int64) (err error) {
 	if k.iterations, err = n.Compile(k.loop.Dims); err != nil {
 		return diag.Internalf("spirv: kernel @%s: %v", k.loop.Name, err)
 	}
-	common := make([]int64, len(k.loop.Dims))
-	for i, name := range k.loop.Dims {
-		r, _ := w.ranges.Of(sym.Var(name))
-		common[i] = min(max(commonSize, r.Min), r.Max)
-	}
+	common := w.commonDims()
 	if n, err := k.eval(k.iterations, common); err == nil && n > most {
 		refuse("loops of %d iterations for dimensions %v, and the driver runs at most %d", n, common, most)
 	}
 	return nil
+}
+
+// commonDims returns dimensions of a common size.
+func (w *writer) commonDims() []int64 {
+	common := make([]int64, len(w.kernel.Dims))
+	for i, name := range w.kernel.Dims {
+		r, _ := w.ranges.Of(sym.Var(name))
+		common[i] = min(max(commonSize, r.Min), r.Max)
+	}
+	return common
 }
 
 // fewEnough returns an error, of kind ErrUnsupported, if the loops have too many iterations for some dimensions.

@@ -46,10 +46,13 @@ func Compile(m *loop.Module, machine target.Machine) (*target.Code, error) {
 }
 
 // Refuses returns the reason, of kind diag.ErrUnsupported, why a machine cannot run a kernel of a module; nil if it
-// can.
-func Refuses(k *loop.Kernel, m *loop.Module, machine target.Machine) error {
-	_, err := compile(k, m, machine)
-	return err
+// can, in runs in which the conditions hold.
+func Refuses(k *loop.Kernel, m *loop.Module, machine target.Machine) (conditions []sym.Cond, err error) {
+	done, err := compile(k, m, machine)
+	if err != nil {
+		return nil, err
+	}
+	return done.conditions, nil
 }
 
 // refusal is the panic that ends the compilation of a kernel that the machine cannot run.
@@ -91,7 +94,7 @@ func compile(k *loop.Kernel, m *loop.Module, machine target.Machine) (done *kern
 	}
 	out.binary = &target.Binary{Words: w.words(), Entries: out.entries}
 	out.checks = w.checks
-	out.tiles, out.scratch = w.tiles, w.scratch
+	out.tiles, out.scratch, out.conditions = w.tiles, w.scratch, w.conditions()
 	if err := out.limitIterations(w, machine.Limits.Iterations); err != nil {
 		return nil, err
 	}
@@ -113,6 +116,7 @@ type kernel struct {
 	scratchCode    *sym.Code
 	iterations     *sym.Code // of one thread in all loops; nil if the driver has no limit or it cannot be exceeded
 	most           int64     // the driver's limit of iterations
+	conditions     []sym.Cond
 }
 
 // grid computes the number of blocks of an entry: blocks, or 0 if an extent is 0, in which case blocks may be
@@ -397,7 +401,7 @@ func (w *writer) threadNest(n nest, total sym.Expr, threads int64) (blocks sym.E
 			blocks = blocks.Min(most)
 		}
 	}
-	thread := w.globalThread(threads, w.most(total))
+	thread := w.globalThread(threads, total)
 	count := w.integer(total)
 	work := func(at integer) {
 		for i := len(n.loops) - 1; i > 0; i-- {
@@ -512,6 +516,9 @@ func (w *writer) offsetLocals(thread integer, perThread sym.Expr) {
 		return
 	}
 	base := w.argument(len(w.kernel.Params) + len(w.kernel.Dims))
+	if !w.int64s() {
+		w.fits(perThread, 2*mostThreads) // the offset of the last thread
+	}
 	own := w.product(w.widened(thread), w.widened(w.integer(perThread)))
 	for _, m := range w.inScratch {
 		m.base = w.address(base, w.sum(own, w.widened(w.integer(m.offset))))

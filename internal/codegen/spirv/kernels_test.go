@@ -33,7 +33,7 @@ func compileFor(t testing.TB, k *loop.Kernel, machine target.Machine) *target.Bi
 		m.Dims.Set(name, sym.Range{Max: 1 << 10})
 	}
 	code, err := Compile(m, machine)
-	refused := Refuses(k, m, machine)
+	_, refused := Refuses(k, m, machine)
 	if (err == nil) != (refused == nil) {
 		t.Fatalf("Compile returns %v, and Refuses %v\n%s", err, refused, k)
 	}

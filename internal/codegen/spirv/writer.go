@@ -27,6 +27,7 @@ type writer struct {
 	longest  sym.Expr              // iterations of one thread in the entry with the most
 	tiles    sym.Expr
 	scratch  sym.Expr
+	narrow   []sym.Expr // integers over dimensions that must fit 32 bits: the machine has no others
 
 	entryNames   []string
 	modes        []uint32 // execution modes that take the width of floats
@@ -69,14 +70,11 @@ func (w *writer) begin() {
 			written: p.Access != loop.Read}
 	}
 	for i, name := range w.kernel.Dims {
-		_, size := w.ranges.Of(sym.Var(name))
 		word := w.argument(len(w.kernel.Params) + i)
-		switch {
-		case !w.int64s() && size > mostNarrow:
-			refuse("dimension %s may need 64 bits, which the device's integers do not have", name)
+		switch narrow := w.fits(sym.Var(name), 1); {
 		case !w.int64s():
 			w.names[name] = integer{w.op(opCompositeExtract, w.intType(32), word, 0), false}
-		case size > mostNarrow:
+		case !narrow:
 			w.names[name] = integer{word, true}
 		default:
 			w.names[name] = integer{w.op(opUConvert, w.intType(32), word), false}
@@ -162,24 +160,18 @@ func (w *writer) builtIn(number, component uint32) id {
 func (w *writer) localThread() integer { return integer{w.builtIn(builtInLocalInvocationId, 0), false} }
 
 // blockNumber returns the number of the block; there are at most most blocks.
-func (w *writer) blockNumber(most int64) integer {
+func (w *writer) blockNumber(most sym.Expr) integer {
 	x, y := integer{w.builtIn(builtInWorkgroupId, 0), false}, integer{w.builtIn(builtInWorkgroupId, 1), false}
-	if most > mostNarrow-target.RowBlocks {
-		if !w.int64s() {
-			refuse("the blocks may be too many for integers of 32 bits")
-		}
+	if !w.fits(most.Add(sym.Const(target.RowBlocks)), 1) {
 		x, y = w.widened(x), w.widened(y)
 	}
 	return w.sum(w.product(y, w.constant(target.RowBlocks)), x)
 }
 
 // globalThread returns the number of the thread among those of all blocks; the first most threads have work.
-func (w *writer) globalThread(threads, most int64) integer {
+func (w *writer) globalThread(threads int64, most sym.Expr) integer {
 	local := w.localThread()
-	if most > mostNarrow-2*target.RowBlocks*threads {
-		if !w.int64s() {
-			refuse("the threads may be too many for integers of 32 bits")
-		}
+	if !w.fits(most.Add(sym.Const(2*target.RowBlocks*threads)), 1) {
 		block := w.widened(w.blockNumber(most))
 		return w.sum(w.product(block, w.widened(w.constant(threads))), w.widened(local))
 	}
