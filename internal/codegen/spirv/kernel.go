@@ -274,6 +274,9 @@ func (w *writer) nests() []nest {
 		}
 		list = append(list, n)
 	}
+	if len(list) == 0 { // a module has an entry, even if the kernel's results are always empty
+		list = []nest{{alone: true}}
+	}
 	return list
 }
 
