@@ -47,7 +47,7 @@ func (s *squeezer) pages(body []loop.Step, margin int64) []loop.Step {
 		var c *change
 		var grown int64
 		saves := false
-		for _, s.inside = range []bool{false, true} { // a page for a loop may be as large as what it saves
+		for _, s.inside = range []bool{false, true} { // a page for a body may be as large as what it saves
 			if c = s.pageOf(body, o.w); c == nil {
 				break
 			}
@@ -55,7 +55,7 @@ func (s *squeezer) pages(body []loop.Step, margin int64) []loop.Step {
 			s.m.Buffers = append(slices.Clone(buffers), c.made...)
 			grown = s.live(c.body)
 			s.m.Buffers = buffers
-			if saves = int64(s.budget.Calls)*(grown-peak) < c.saving.Bytes; saves || !s.inLoops(body, o.w) {
+			if saves = int64(s.budget.Calls)*(grown-peak) < c.saving.Bytes; saves || !s.inBodies(body, o.w) {
 				break
 			}
 		}
@@ -102,11 +102,12 @@ func (s *squeezer) together(body []loop.Step, list []option, peak, margin int64)
 	return nil
 }
 
-// inLoops reports whether a loop uses a weight.
-func (s *squeezer) inLoops(body []loop.Step, w *loop.Buffer) bool {
+// inBodies reports whether a loop or a branch uses a weight.
+func (s *squeezer) inBodies(body []loop.Step, w *loop.Buffer) bool {
 	return slices.ContainsFunc(body, func(step loop.Step) bool {
-		_, is := step.(*loop.Loop)
-		return is && live.Mentions(step, w)
+		_, loops := step.(*loop.Loop)
+		_, branches := step.(*loop.If)
+		return (loops || branches) && live.Mentions(step, w)
 	})
 }
 
@@ -168,6 +169,15 @@ func (s *squeezer) inPortions(c *change, step loop.Step, w *loop.Buffer, times i
 		within := *step
 		within.Body = s.paged(c, step.Body, w, int64(min(mostTimes, float64(times)*max(1, s.iterations(step)))))
 		if within.Body != nil {
+			steps = []loop.Step{&within}
+		}
+	case *loop.If:
+		if step.Cond.Root() == w || !s.inside && !(s.portionable(step.Then, w) && s.portionable(step.Else, w)) {
+			break
+		}
+		within := *step
+		within.Then, within.Else = s.paged(c, step.Then, w, times), s.paged(c, step.Else, w, times)
+		if (within.Then != nil || len(step.Then) == 0) && (within.Else != nil || len(step.Else) == 0) {
 			steps = []loop.Step{&within}
 		}
 	}

@@ -33,7 +33,7 @@ type squeezer struct {
 	pageFirst bool
 	// bytes of a weight that are read at once if kernels can be cut along it; 0: all of it
 	page        int64
-	inside      bool                    // whole weights are read in the loops that use them, in every iteration
+	inside      bool                    // whole weights are read in the loops and branches that use them, every time
 	kernels     map[string]*loop.Kernel // new kernels by their text without the name
 	cuts        map[operand]*schedule.Cut
 	slices      map[slice]*schedule.Slice

@@ -100,6 +100,50 @@ func pagedTable(t *testing.T, m *weir.Model, free *weir.Program, o weir.Options,
 	}
 }
 
+// TestPagedTableOfBranches leaves the tables of an If's branches in their file: a run reads the rows of the branch that
+// it takes, in the smallest budget too.
+func TestPagedTableOfBranches(t *testing.T) {
+	const rows, columns = 300, 16
+	table := func(element string) string { return strings.Repeat(element+", ", rows*columns-1) + "-1" }
+	text := `weir 1
+ir @branches {
+  dim n in [0, inf]
+  main @main(%i: i64[n], %c: bool[]) {
+    const %u: f32[300, 16] = [` + table("0.5") + `]
+    const %t: f32[300, 16] = [` + table("2") + `]
+    %y: f32[n, 16] = if(%c) region () {
+      %a: f32[n, 16] = gather(%t, %i) {axis = int 0}
+      return %a
+    } region () {
+      %b: f32[n, 16] = gather(%u, %i) {axis = int 0}
+      %d: f32[n, 16] = tanh(%b)
+      return %d
+    }
+    return %y
+  }
+}
+`
+	m, err := weir.LoadBytes([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	o := weir.Options{Threads: 2, Calls: 1, Dims: map[string]weir.Range{"n": {Min: 0, Max: 5}}}
+	o.Budget = weirtest.Smallest(t, m, o)
+	if tables := int64(2 * rows * columns * 4); o.Budget > tables/2 {
+		t.Errorf("the smallest budget is %d bytes for tables of %d", o.Budget, tables)
+	}
+	for _, c := range []bool{true, false} {
+		in := weir.Inputs{"i": weirtest.Must[*weir.Tensor](t)(weir.FromSlice([]int64{0, 299, 7, 299}, 4)),
+			"c": weirtest.Must[*weir.Tensor](t)(weir.FromSlice([]bool{c}, []int{}...))}
+		free := o
+		free.Budget = 0
+		whole := weirtest.Must[*weir.Program](t)(weir.Compile(t.Context(), m, free))
+		budgeted(t, m, o, in, [][]float32{scores(t, whole, in)})
+		whole.Close()
+	}
+}
+
 // distance returns the largest difference between two results, divided by the largest magnitude of want.
 func distance(got, want []float32) float64 {
 	if len(got) != len(want) {
