@@ -46,22 +46,27 @@ var broadcastCases = []broadcastCase{
 	{"two numbers", [][]any{{"a", 3}, {2, "a"}}, []*wire.NodeProto{operation("Sub", "x0,x1", "y")}},
 	{"data", [][]any{{"a"}, {"b"}}, []*wire.NodeProto{operation("Less", "x0,x0", "none"), operation("Not", "none", "all"),
 		operation("Compress", "x0,all", "t"), operation("Add", "t,x1", "y")}},
-	{"loop", [][]any{{"a"}, {"b"}}, []*wire.NodeProto{operation("Add", "x0,x1", "t"),
-		operation("Loop", "trips,,t", "y", wire.GraphAttribute("body", &wire.GraphProto{Name: "body",
-			Node: []*wire.NodeProto{operation("Identity", "c", "d"), operation("Add", "v,x1", "w")},
-			Input: []*wire.ValueInfoProto{wire.TensorValue("i", wire.Int64Type), wire.TensorValue("c", wire.BoolType),
-				wire.TensorValue("v", wire.FloatType, wire.Dim("m"))},
-			Output: []*wire.ValueInfoProto{{Name: "d"}, {Name: "w"}}}))}},
+	{"loop", [][]any{{"a"}, {"b"}}, []*wire.NodeProto{operation("Add", "x0,x1", "t"), adding("t")}},
+	{"carried", [][]any{{"a", 2}, {"b", "c"}}, []*wire.NodeProto{adding("x0")}},
 	{"scan", [][]any{{2, "a"}, {"b"}}, []*wire.NodeProto{operation("Scan", "x0", "y",
 		wire.IntAttribute("num_scan_inputs", 1), wire.GraphAttribute("body", &wire.GraphProto{Name: "body",
 			Node:  []*wire.NodeProto{operation("Add", "e,x1", "w")},
 			Input: []*wire.ValueInfoProto{{Name: "e"}}, Output: []*wire.ValueInfoProto{{Name: "w"}}}))}},
 }
 
+// adding returns a loop that adds x1 to a tensor, twice.
+func adding(to string) *wire.NodeProto {
+	return operation("Loop", "trips,,"+to, "y", wire.GraphAttribute("body", &wire.GraphProto{Name: "body",
+		Node: []*wire.NodeProto{operation("Identity", "c", "d"), operation("Add", "v,x1", "w")},
+		Input: []*wire.ValueInfoProto{wire.TensorValue("i", wire.Int64Type), wire.TensorValue("c", wire.BoolType),
+			{Name: "v"}},
+		Output: []*wire.ValueInfoProto{{Name: "d"}, {Name: "w"}}}))
+}
+
 // model returns the model, without the shape of its output.
 func (c broadcastCase) model() *wire.ModelProto {
 	g := &wire.GraphProto{Name: "broadcast", Node: c.nodes, Output: []*wire.ValueInfoProto{{Name: "y"}}}
-	if c.name == "loop" {
+	if c.nodes[len(c.nodes)-1].OpType == "Loop" {
 		g.Initializer = []*wire.TensorProto{wire.FromTensor("trips", tensor.Scalar(int64(2)))}
 	}
 	for i, shape := range c.inputs {
@@ -224,7 +229,10 @@ func (c broadcastCase) compare(t *testing.T, model *weir.Model, open map[weir.Ta
 			continue
 		}
 		m, err1 := p.Measure(t.Context(), inputs)
-		if peak, err2 := p.Memory().Peak(1, dims); err1 != nil || err2 != nil || peak != m.Peak(1) {
+		// A loop that repeats rows may carry none in the end: its first rows are the bound.
+		over := c.name == "carried" && slices.Contains([]int64{at["a"], at["b"]}, 0)
+		peak, err2 := p.Memory().Peak(1, dims)
+		if err1 != nil || err2 != nil || peak != m.Peak(1) && !(over && peak > m.Peak(1)) {
 			t.Errorf("%v on %s: predicted %d bytes, measured %d; %v, %v", at, target, peak, m.Peak(1), err1, err2)
 		}
 	}

@@ -124,7 +124,6 @@ func (l *limiting) settle(g growth) bool {
 	if !alone {
 		return false
 	}
-	guess := g.begins.Max(l.at(becomes, own, g.begins))
 	grows := becomes.Sub(sym.Var(own))
 	switch {
 	case !depends:
@@ -133,12 +132,23 @@ func (l *limiting) settle(g growth) bool {
 		l.found[own] = g.begins
 	case l.counted && !slices.Contains(grows.Vars(), own):
 		l.found[own] = l.dims.Simplify(g.begins.Add(l.trip.Mul(grows.Max(sym.Const(0)))))
-	case l.dims.LE(l.at(becomes, own, guess), guess) == sym.Yes:
-		l.found[own] = l.dims.Simplify(guess)
 	default:
-		l.found[own] = sym.Const(sym.NoMax)
+		l.found[own] = l.guessed(g.begins, becomes, own)
 	}
 	return true
+}
+
+// guessed returns a limit that is the larger of what a dimension begins as and what it becomes after that, if it stays
+// within that limit; else it returns no limit. What it becomes may be the least of several bounds, as for a broadcast
+// that a run decides: each of them serves.
+func (l *limiting) guessed(begins, becomes sym.Expr, own sym.Name) sym.Expr {
+	for _, most := range append([]sym.Expr{becomes}, becomes.MinArgs()...) {
+		guess := begins.Max(l.at(most, own, begins))
+		if l.dims.LE(l.at(most, own, guess), guess) == sym.Yes {
+			return l.dims.Simplify(guess)
+		}
+	}
+	return sym.Const(sym.NoMax)
 }
 
 // open reports whether a name stands for a limit that this loop still seeks; names of an enclosing loop count as given.

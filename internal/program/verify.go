@@ -115,6 +115,9 @@ func (v *verifier) header() error {
 			if err := v.named("a limit", false, d.Limit); err != nil {
 				return err
 			}
+			if _, most := v.dims.Bounds(d.Limit); most >= d.Range.Min && most < d.Range.Max {
+				v.dims.Set(d.Name, sym.Range{Min: d.Range.Min, Max: most}) // a run refuses values above the limit
+			}
 		}
 	}
 	for _, r := range v.p.Requires {

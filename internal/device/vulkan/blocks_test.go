@@ -28,7 +28,7 @@ func runBlocks(t *testing.T, c kerneltest.BlockKernel, without ...string) {
 	h := harness(t, map[string]int{}, without...)
 	m := &loop.Module{Kernels: []*loop.Kernel{k}}
 	bound(m, h.Machine)
-	if err := spirv.Refuses(k, m, h.Machine); err != nil {
+	if _, err := spirv.Refuses(k, m, h.Machine); err != nil {
 		if len(without) == 0 || !errors.Is(err, diag.ErrUnsupported) {
 			t.Error(err)
 		}
