@@ -13,22 +13,30 @@ import (
 // mostTried is the largest distance from a dimension's value at which mending looks for a value that meets a condition.
 const mostTried = 4096
 
+// mostWords is the number of letters up to which a condition that does not hold is told as it is; of longer ones, what
+// they say beside the values of their maxima, minima and quotients.
+const mostWords = 60
+
 // Broken returns the error of a condition that does not hold at the dimensions' values, or cannot be evaluated there.
 // It names the values, the tensor, the condition's origin, and the nearest value of an input's dimension that meets it.
 func (p *Program) Broken(r Require, value func(name sym.Name) (int64, bool)) *diag.Error {
 	labels := p.Labels()
-	names, shown := r.Cond.Vars(), r.Cond.Shown(labels)
+	names, cond := r.Cond.Vars(), r.Cond
+	if at, ok := cond.At(value); ok && len(cond.Shown(labels).Words()) > mostWords {
+		cond = at
+	}
+	shown := cond.Shown(labels)
 	words := shown.Words()
 	with := sym.Bindings(names, labels, p.origins(), sym.Numbers(value))
-	a, fault := r.Cond.A.Eval(value)
-	b, err := r.Cond.B.Eval(value)
+	a, fault := cond.A.Eval(value)
+	b, err := cond.B.Eval(value)
 	if fault == nil {
 		fault = err
 	}
 	var e *diag.Error
-	_, plain := r.Cond.A.Name()
+	_, plain := cond.A.Name()
 	if !plain {
-		_, plain = r.Cond.B.Name()
+		_, plain = cond.B.Name()
 	}
 	switch {
 	case fault != nil:

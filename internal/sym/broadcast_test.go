@@ -85,3 +85,25 @@ func TestRepeatsWords(t *testing.T) {
 		}
 	}
 }
+
+// TestCondAt: of a branch's condition, what it says in a run that takes the branch is left.
+func TestCondAt(t *testing.T) {
+	a, b := Var(User("a")), Var(User("b"))
+	other := a.Sub(Const(1)).Max(Const(1).Sub(a)).Min(Const(1)) // 0 if a = 1, else 1
+	taken := Const(1).Sub(other)
+	c := Cond{A: b.Sub(Const(1)).Mul(taken).Add(other), Rel: NE, B: Const(0)}
+	at := func(x, y int64) func(Name) (int64, bool) {
+		return func(name Name) (int64, bool) {
+			if name == User("a") {
+				return x, true
+			}
+			return y, name == User("b")
+		}
+	}
+	if got, ok := c.At(at(1, 1)); !ok || got.String() != "1 != b" && got.String() != "b != 1" {
+		t.Errorf("%s, %v", got, ok)
+	}
+	if got, ok := c.At(at(2, 1)); ok {
+		t.Errorf("of a branch that is not taken, %s is left", got)
+	}
+}

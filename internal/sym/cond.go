@@ -139,7 +139,12 @@ func notNegativeWords(e Expr) string {
 		e = Expr{n: e.n}.quotient(g)
 		e = e.Add(Const(floorInts(constant, g)))
 	}
-	var a, b Expr
+	a, b := e.sides()
+	return Cond{A: a, B: b}.String()
+}
+
+// sides returns two sums without negative terms: e is the second less the first.
+func (e Expr) sides() (a, b Expr) {
 	constant, terms := e.Terms()
 	for _, t := range terms {
 		if t.Coef < 0 && t.Coef != math.MinInt64 {
@@ -150,11 +155,34 @@ func notNegativeWords(e Expr) string {
 		}
 	}
 	if constant < 0 && constant != math.MinInt64 {
-		a = a.Add(Const(-constant))
-	} else {
-		b = b.Add(Const(constant))
+		return a.Add(Const(-constant)), b
 	}
-	return Cond{A: a, B: b}.String()
+	return a, b.Add(Const(constant))
+}
+
+// At returns what the condition says of sums and products of names where all other operations have the values that
+// they have for these values of the names. Conditions of branches become short: of the factors that tell whether a
+// branch is taken, numbers are left. ok is false if nothing but numbers is left, or an operation has no value.
+func (c Cond) At(value func(name Name) (int64, bool)) (at Cond, ok bool) {
+	constant, terms := c.B.Sub(c.A).Terms()
+	left := Const(constant)
+	for _, t := range terms {
+		product := Const(t.Coef)
+		for _, f := range t.Factors {
+			x := f.Expr()
+			if f.Kind != Variable {
+				v, err := x.Eval(value)
+				if err != nil {
+					return c, false
+				}
+				x = Const(v)
+			}
+			product = product.Mul(x)
+		}
+		left = left.Add(product)
+	}
+	a, b := left.sides()
+	return Cond{A: a, Rel: c.Rel, B: b}, len(left.Vars()) > 0
 }
 
 // Eval decides the condition for the given values of the names. The errors are those of Expr.Eval.
