@@ -38,9 +38,12 @@ func Narrow(m *ir.Module, dims map[string]sym.Range) error {
 }
 
 // simplify simplifies the sides of a module's conditions within the ranges, which a run checks too. A dimension alone
-// stays, so that errors name it.
+// stays, and so does a condition that cannot hold, so that errors name the dimensions.
 func simplify(m *ir.Module) {
 	for i := range m.Requires {
+		if m.Dims.Prove(m.Requires[i].Cond) == sym.No {
+			continue
+		}
 		for _, side := range []*sym.Expr{&m.Requires[i].Cond.A, &m.Requires[i].Cond.B} {
 			if _, alone := side.Name(); !alone {
 				*side = m.Dims.Simplify(*side)
