@@ -8,12 +8,13 @@ import (
 
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/array"
+	"github.com/weirml/weir/internal/weirtest"
 	"github.com/weirml/weir/nn"
 	"github.com/weirml/weir/train"
 )
 
 // TestSmallestBudget: the error for a budget of one byte names a budget that suffices for all programs of the step: for
-// four networks with different options, and for 12 networks of random linear layers.
+// four networks with different options, and for networks of random linear layers.
 func TestSmallestBudget(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	nets := budgetedNets()
@@ -21,7 +22,7 @@ func TestSmallestBudget(t *testing.T) {
 		"dropout": {Precision: weir.BF16, Accumulate: 3}, "pairs": {Accumulate: 2}, "gru": {}} {
 		nets[name].leastOf(t, name, o)
 	}
-	for range 12 { // linear layers of random widths
+	for range weirtest.Trials(12, 3) { // linear layers of random widths
 		layers, width := []nn.Layer{}, 24
 		for range 1 + r.IntN(4) {
 			next := 1 + r.IntN(200)

@@ -9,6 +9,7 @@ import (
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/array"
 	"github.com/weirml/weir/internal/mem"
+	"github.com/weirml/weir/internal/weirtest"
 	"github.com/weirml/weir/train"
 )
 
@@ -100,7 +101,7 @@ func TestSweepOnce(t *testing.T) {
 	s := learnable(t, train.DataOptions{})
 	dir := t.TempDir()
 	for i, o := range []train.Options{{}, {Accumulate: 2, ClipNorm: 1}} {
-		refused, every := 0, int64(3+4*i)
+		refused, every := 0, int64(3+4*i)*int64(weirtest.Trials(1, 3))
 		if *long {
 			every = 1
 		}
