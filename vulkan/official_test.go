@@ -12,7 +12,6 @@ import (
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/internal/conformance"
 	"github.com/weirml/weir/internal/conformance/conformancetest"
-	"github.com/weirml/weir/internal/weirtest"
 	_ "github.com/weirml/weir/vulkan"
 )
 
@@ -28,7 +27,7 @@ func available(t testing.TB) weir.DeviceInfo {
 
 var shared = flag.Int("shared", 8, "TestOfficial also runs one of so many cases with tiles in shared memory")
 
-// TestOfficial runs ONNX's official test cases on the device, in a short run each third: none may fail.
+// TestOfficial runs ONNX's official test cases on the device: none may fail.
 func TestOfficial(t *testing.T) {
 	available(t)
 	data := os.Getenv("WEIR_ONNX_DATA")
@@ -47,7 +46,6 @@ func TestOfficial(t *testing.T) {
 	defer held.Close()
 	count := map[conformance.Verdict]int{}
 	why, onDevice, reasons := map[string]int{}, 0, map[string]int{}
-	cases = weirtest.Part(cases, 3)
 	for i, c := range cases {
 		if filepath.Base(filepath.Dir(c.Dir)) == "real" {
 			continue

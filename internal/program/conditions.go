@@ -13,8 +13,8 @@ import (
 // mostTried is the largest distance from a dimension's value at which mending looks for a value that meets a condition.
 const mostTried = 4096
 
-// mostWords is the number of letters up to which a condition that does not hold is told as it is; of longer ones, what
-// they say beside the values of their maxima, minima and quotients.
+// mostWords is the number of letters up to which an error has a condition as it is. Of a longer one, the error has what
+// sym.Cond.At returns.
 const mostWords = 60
 
 // Broken returns the error of a condition that does not hold at the dimensions' values, or cannot be evaluated there.

@@ -1,8 +1,6 @@
 package spirv
 
-import (
-	"github.com/weirml/weir/internal/sym"
-)
+import "github.com/weirml/weir/internal/sym"
 
 // This file computes symbolic integers: in 32 bits if they, and all intermediate results, are proved to fit them.
 
