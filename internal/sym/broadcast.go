@@ -4,7 +4,7 @@ import "slices"
 
 // Joined returns the extent of a broadcast over extents, none of them negative, of which each is 1 or equal to the
 // others that are not 1: that other extent, 0 if one of them is 0. For other extents it has no meaning; Repeats is the
-// condition that they meet.
+// condition that they meet. Its value leaves 64 bits only if an extent does.
 func (d *Dims) Joined(list ...Expr) Expr {
 	var all []Expr
 	for _, e := range list {
@@ -14,27 +14,35 @@ func (d *Dims) Joined(list ...Expr) Expr {
 			}
 		}
 	}
-	most := MaxOf(all...)
 	for _, x := range all {
 		if lo, _ := d.Bounds(x); lo < 1 {
-			return Product(all...).Min(most)
+			return joined(all)
 		}
 	}
-	return most
+	return MaxOf(all...)
 }
 
-// joinedOf returns the extents that e joins; e alone if Joined did not make it.
+// joined returns the largest of some extents, or 0 if one of them is 0, as two bounds of which the first is that value.
+func joined(list []Expr) Expr {
+	most := MaxOf(list...)
+	return MinOf(append(slices.Clone(list), Const(1))...).Mul(most).Min(most)
+}
+
+// joinedOf returns the extents that e joins, if Joined made e, or Simplify from that; else e alone.
 func joinedOf(e Expr) []Expr {
 	if most := e.MaxArgs(); len(most) > 1 {
 		return most
 	}
-	least := e.MinArgs()
-	if len(least) != 2 {
-		return []Expr{e}
-	}
-	for i, x := range least {
-		if list := x.MaxArgs(); len(list) > 1 && Product(list...).Equal(least[1-i]) {
+	for _, x := range e.MinArgs() {
+		if list := x.MaxArgs(); len(list) > 1 && joined(list).Equal(e) {
 			return list
+		}
+	}
+	if _, terms := e.Terms(); len(terms) == 1 {
+		for _, f := range terms[0].Factors {
+			if list := f.Expr().MaxArgs(); len(list) > 1 && slices.ContainsFunc(joined(list).MinArgs(), e.Equal) {
+				return list
+			}
 		}
 	}
 	return []Expr{e}

@@ -18,8 +18,8 @@ func TestJoined(t *testing.T) {
 			if again := d.Joined(to, extents[0]); !again.Equal(to) {
 				t.Errorf("%s joined with one of its extents is %s", to, again)
 			}
-			if !Joins(to) || Joins(extents[0]) {
-				t.Errorf("Joins of %s is %v", to, Joins(to))
+			if short := d.Simplify(to); !Joins(to) || !Joins(short) || Joins(extents[0]) {
+				t.Errorf("Joins of %s is %v, of %s %v", to, Joins(to), short, Joins(short))
 			}
 			for n := range 64 {
 				at := []int64{int64(n % 4), int64(n / 4 % 4), int64(n / 16)}
@@ -28,6 +28,32 @@ func TestJoined(t *testing.T) {
 				}
 				checkJoined(t, d, extents[:count], to, at)
 			}
+		}
+	}
+}
+
+// TestJoinedLarge evaluates the extent and the conditions for many large extents: nothing leaves 64 bits.
+func TestJoinedLarge(t *testing.T) {
+	d := NewDims()
+	var list []Expr
+	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h", "i"} {
+		d.Set(User(name), Range{0, NoMax})
+		list = append(list, Var(User(name)))
+	}
+	const size = 1 << 60
+	value := func(name Name) (int64, bool) {
+		if name == User("b") {
+			return 1, true
+		}
+		return size, true
+	}
+	to := d.Joined(list...)
+	if got, err := to.Eval(value); err != nil || got != size {
+		t.Errorf("%s is %d; %v", to, got, err)
+	}
+	for _, e := range list {
+		if ok, err := Repeats(e, d.Step(e, to), to).Eval(value); err != nil || !ok {
+			t.Errorf("the condition of %s: %v, %v", e, ok, err)
 		}
 	}
 }
