@@ -20,9 +20,9 @@ import (
 )
 
 // Compile prepares a model to run, and plans its memory. If no dimension is open and the memory of a call is small, it
-// allocates the first call too. It stops soon after ctx ends, with the error of ctx. If the program does not fit
-// Options.Budget, the error is an ErrBudget; unless its field Budget is 0, that budget works: it is the peak of a
-// program that was planned, and that Compile makes for every budget that no other program keeps.
+// allocates the first call too, unless there is an Account. It stops soon after ctx ends, with the error of ctx. If the
+// program does not fit Options.Budget, the error is an ErrBudget; unless its field Budget is 0, that budget works: it
+// is the peak of a program that was planned, and that Compile makes for every budget that no other program keeps.
 func Compile(ctx context.Context, m *Model, o Options) (p *Program, err error) {
 	if o.Tune {
 		return tune(ctx, m, o)
@@ -122,19 +122,20 @@ func compileWithin(ctx context.Context, m *Model, o Options, choices compiler.Ch
 	if err != nil {
 		return nil, over{}, err
 	}
-	if err := m.files.Retain(); err != nil {
+	p = newProgram(m, o, how)
+	if err := p.retain(ctx); err != nil {
 		return nil, over{}, inFile(err, m.file)
 	}
 	if o.Logger != nil {
 		o.Logger.Debug("compiling", "model", m.file, "target", o.Target, "cpu", o.CPU)
 	}
-	p = newProgram(m, o, how)
 	kept := false
 	defer func(p *Program) {
 		if !kept {
 			_ = p.session.CloseOwn()
 			_ = p.leaveDevice()
 			m.files.Release(p)
+			p.uncharge()
 		}
 	}(p)
 	if err = m.source.compile(ctx, p, o, choices); err != nil {
@@ -152,7 +153,7 @@ func compileWithin(ctx context.Context, m *Model, o Options, choices compiler.Ch
 	asked := p.deviceAsked()
 	x, err := executor.New(p.compiled.Program, p.compiled.Code,
 		executor.Options{Name: p.name(), Host: cpu.Host{}, Threads: o.Threads, Reserve: p.session.Reserve, Guard: guarded,
-			Poison: poisoned, Own: o.Private, Folder: o.PageFolder, Device: p.device, Absent: p.absent})
+			Poison: poisoned, Own: o.Private, Folder: o.PageFolder, Device: p.device, Absent: p.absent, Account: o.Account})
 	if err != nil {
 		return nil, over{}, err
 	}
@@ -163,7 +164,10 @@ func compileWithin(ctx context.Context, m *Model, o Options, choices compiler.Ch
 	}
 	p.memory = newMemory(p, p.session.OwnBytes())
 	p.proved = append(p.proved, p.stateProofs()...)
-	p.settle(x)
+	if err := p.settle(ctx, x); err != nil {
+		x.Close()
+		return nil, over{}, inFile(err, m.file)
+	}
 	for _, check := range []func() error{p.checkBudget, p.checkDeviceBudget, p.checkFolder, p.checkLimit} {
 		if err := check(); err != nil {
 			x.Close()
@@ -284,7 +288,7 @@ func (p *Program) compileModule(ctx context.Context, from sources.Model, o Optio
 		return err
 	}
 	p.compiled, err = compiler.Compile(module, compiler.Options{Machine: machine, Tight: tight, Budget: budget,
-		Planned: p.planned, Most: p.most(),
+		Planned: func(c *compiler.Compiled) error { return p.planned(ctx, c) }, Most: p.most(),
 		ReorderOnly: o.Exact, Precision: o.Precision, Folder: o.PageFolder, Files: m.files, Choices: choices,
 		Reference: p.target == Reference, Names: names, Written: from.Written(), After: o.Stage, FullStage: o.WholeStage,
 		Progress: func(p compiler.Progress) {
@@ -314,8 +318,8 @@ func (p *Program) most() int64 {
 	return 0
 }
 
-// planned checks the budget of a program for the host as soon as its memory is planned.
-func (p *Program) planned(c *compiler.Compiled) error {
+// planned checks the budget of a program for the host as soon as its memory is planned, and then asks its account.
+func (p *Program) planned(ctx context.Context, c *compiler.Compiled) error {
 	p.compiled = c
 	if p.how.declared {
 		if err := p.narrow(p.options); err != nil {
@@ -323,15 +327,18 @@ func (p *Program) planned(c *compiler.Compiled) error {
 		}
 	}
 	if p.options.Budget <= 0 || p.target == Vulkan {
-		return nil
+		return p.charge(ctx, c)
 	}
-	own, err := p.session.FirstBytes()
+	own, err := p.session.FirstBytes(nil)
 	if err != nil {
 		return err
 	}
 	p.labels = report.LabelsOf(c.Program)
 	p.memory = newMemory(p, own)
-	return p.checkBudget()
+	if err := p.checkBudget(); err != nil {
+		return err
+	}
+	return p.charge(ctx, c)
 }
 
 // narrow gives the dimensions of a compiled program the ranges of o, which lie within those that it is compiled for.
@@ -362,7 +369,7 @@ func (p *Program) budget(o Options) (*budget.Budget, error) {
 	if o.Budget <= 0 || p.target == Vulkan || p.how.declared {
 		return nil, nil
 	}
-	own, err := p.session.FirstBytes()
+	own, err := p.session.FirstBytes(nil)
 	if err != nil {
 		return nil, err
 	}

@@ -230,7 +230,7 @@ func TestDataDependentAccounts(t *testing.T) {
 		if err := c.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if err := p.session.CloseIdle(); err != nil {
+		if _, err := p.session.CloseIdle(); err != nil {
 			t.Fatal(err)
 		}
 		if p.session.Taken() != 0 {

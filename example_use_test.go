@@ -41,6 +41,56 @@ func Example_dynamicBatch() {
 	// true
 }
 
+// budget is an account with a fixed number of bytes, which refuses instead of waiting.
+type budget struct{ left atomic.Int64 }
+
+func (b *budget) Take(_ context.Context, bytes int64) error {
+	if b.left.Add(-bytes) < 0 {
+		b.left.Add(bytes)
+		return fmt.Errorf("%d bytes, and there is no room", bytes)
+	}
+	return nil
+}
+
+func (b *budget) Give(bytes int64) { b.left.Add(bytes) }
+
+// An account is asked before a program takes memory, and gets all of it back.
+func ExampleAccount() {
+	account := &budget{}
+	account.left.Store(1 << 20)
+	program := open(weir.Options{Threads: 1, Account: account})
+	small, err := program.Run(context.Background(), pictures(1))
+	if err != nil {
+		log.Fatal(err)
+	}
+	small.Close()
+	_, err = program.Run(context.Background(), pictures(1000))
+	fmt.Println(errors.Is(err, weir.ErrMemory))
+	program.Close()
+	fmt.Println(account.left.Load() == 1<<20)
+	// Output:
+	// true
+	// true
+}
+
+// Trim releases the memory of calls that no run uses. The next run makes a call again.
+func ExampleProgram_Trim() {
+	program := open(weir.Options{Threads: 1})
+	defer program.Close()
+	results, err := program.Run(context.Background(), pictures(4))
+	if err != nil {
+		log.Fatal(err)
+	}
+	results.Close()
+	bytes, err := program.Trim()
+	if err != nil {
+		log.Fatal(err)
+	}
+	call, err := program.Memory().Call(weir.Dims{"batch": 4})
+	fmt.Println(bytes == call, err)
+	// Output: true <nil>
+}
+
 // Any number of goroutines share a program. Options.Calls of their runs are active at once, and the others wait.
 func Example_concurrentCalls() {
 	program := open(weir.Options{Calls: 2, Threads: 1})

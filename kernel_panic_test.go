@@ -82,7 +82,7 @@ func TestKernelsThatPanic(t *testing.T) {
 			return list
 		}
 		want := scores()
-		if err := p.session.CloseIdle(); err != nil { // its call uses the kernels without sabotage
+		if _, err := p.session.CloseIdle(); err != nil { // its call uses the kernels without sabotage
 			t.Fatal(err)
 		}
 		kernels := make([]*sabotaged, len(p.compiled.Code.Kernels))

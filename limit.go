@@ -1,6 +1,7 @@
 package weir
 
 import (
+	"context"
 	"slices"
 
 	"github.com/weirml/weir/internal/certificate"
@@ -93,6 +94,43 @@ func (m *Memory) Asked(calls int, d Dims) (Asked, error) {
 	return a, err
 }
 
+// Call returns the bytes of full pages that a call for these dimensions takes when it is made: what an Account is asked
+// for. It leaves out what data decide and host functions take on Go's heap, for which the run asks later, and does not
+// look at the conditions of Program.Requires. It takes about a microsecond. d has a value for each dimension of
+// Program.Dims; a missing or unknown one, or a value outside its range, is ErrInput.
+func (m *Memory) Call(d Dims) (int64, error) {
+	p := m.program
+	var room [8]int64
+	dims, used := room[:0], 0
+	for i := range p.compiled.Program.Dims {
+		dim := &p.compiled.Program.Dims[i]
+		if dim.Data {
+			dims = append(dims, 0)
+			continue
+		}
+		v, ok := d[p.labels.Of[dim.Name]]
+		if ok {
+			used++
+		} else if v = dim.Range.Min; dim.Range.Min != dim.Range.Max {
+			return 0, diag.Inputf("dimension %s has no value", p.label(i)).AtDim(p.label(i)).
+				WithFix("add Dims{%q: …}", p.label(i))
+		}
+		if v < dim.Range.Min || v > dim.Range.Max {
+			return 0, p.compiled.Program.Outside(i, v)
+		}
+		dims = append(dims, v)
+	}
+	if used != len(d) {
+		if err := p.labels.Check(d); err != nil {
+			return 0, err
+		}
+	}
+	if m.call == nil {
+		return 0, diag.Unsupportedf("the bytes of a call whose sizes data decide together")
+	}
+	return m.call.Pages(dims)
+}
+
 // most returns a size for a binding of the dimensions; dimensions that are not in d are at their upper bounds.
 func (m *Memory) most(x sym.Expr, d Dims) (int64, error) {
 	bound := m.program.labels.Show(x).Subst(func(name sym.Name) (sym.Expr, bool) {
@@ -103,7 +141,8 @@ func (m *Memory) most(x sym.Expr, d Dims) (int64, error) {
 }
 
 // settle records the bytes that the program requests, and unmaps the parts of the model's files that it does not read.
-func (p *Program) settle(x *executor.Executable) {
+// Its account gets back what only compiling took.
+func (p *Program) settle(ctx context.Context, x *executor.Executable) error {
 	var views [][]byte
 	for _, w := range p.compiled.Program.Weights {
 		views = append(views, w.Data)
@@ -113,20 +152,28 @@ func (p *Program) settle(x *executor.Executable) {
 			views = append(views, b.Bytes())
 		}
 	}
-	var read, pinned [][]byte // weights that runs read from the mapping of the model's files; those without a copy
+	var read [][]byte // weights that runs read from the mapping of the model's files
 	for _, w := range p.compiled.Program.Weights {
 		if w.Paged || !p.options.Private {
 			read = append(read, w.Data)
 		}
-		if !w.Paged && !p.options.Private {
-			pinned = append(pinned, w.Data)
-		}
 	}
 	p.asks = certificate.Asks{Compiler: p.compiled.Asks(), Placed: x.Held() + p.session.OwnPages(),
-		Files: p.model.files.Settle(p, views, pinned)}
+		Files: p.model.files.Settle(p, views, p.pinned())}
 	p.session.Watch(slices.DeleteFunc(slices.Clone(p.model.files.Blocks()), func(b *mem.Block) bool {
 		return b.Kept(read) == 0
 	}))
+	return p.settled(ctx)
+}
+
+// pinned returns the weights that runs read from the mapping of the model's files and that are not paged.
+func (p *Program) pinned() (list [][]byte) {
+	for _, w := range p.compiled.Program.Weights {
+		if !w.Paged && !p.options.Private {
+			list = append(list, w.Data)
+		}
+	}
+	return list
 }
 
 // checkFolder returns an error if calls cannot spill to the page folder.
@@ -138,10 +185,10 @@ func (p *Program) checkFolder() error {
 }
 
 // checkLimit returns an error if SetLimit leaves too little room for the program's calls and their arguments, beside
-// the memory that the process holds.
+// the memory that the process holds. With an account, each call asks for its own memory.
 func (p *Program) checkLimit() error {
 	limit := mem.Limit()
-	if limit == 0 || p.options.Cross {
+	if limit == 0 || p.options.Cross || p.options.Account != nil {
 		return nil
 	}
 	a, err := p.memory.Asked(p.options.Calls, nil)

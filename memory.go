@@ -45,8 +45,9 @@ type Memory struct {
 	Device *DeviceMemory
 
 	program   *Program
-	dims      *sym.Dims    // with public names
-	elsewhere map[int]bool // storages of outputs that lie in the caller's memory
+	call      *certificate.CallFormula // nil if data decide more than it can tell
+	dims      *sym.Dims                // with public names
+	elsewhere map[int]bool             // storages of outputs that lie in the caller's memory
 }
 
 // Size is a number of bytes: a formula over the dimensions.
@@ -95,6 +96,7 @@ func newMemory(p *Program, own int64) *Memory {
 	m.Outputs, m.Scratch, m.Spill = m.size(c.Outputs), m.size(c.Scratch), m.size(p.compiled.Spilled)
 	m.LowerBound, m.Least, m.DataDependent = m.size(c.LowerBound), m.size(c.Least), m.size(c.DataDependent)
 	m.Device = m.onDevice()
+	m.call, _ = certificate.CallFormulaOf(p.compiled, p.options.Threads)
 	return m
 }
 

@@ -80,6 +80,8 @@ type Options struct {
 	// docs/memory.md.
 	Private bool
 	Logger  *slog.Logger // nil: silent
+	// Account is asked before the program takes memory, and told when it has returned it; nil: none.
+	Account Account
 
 	// Stage, if not nil, gets the text of the model after each stage of the compiler. The text of a large constant is its
 	// size, except after stage WholeStage: that text has all elements and, if it is of ir, can be loaded as a model.

@@ -36,18 +36,24 @@ type Program struct {
 	deviceHeld int64         // bytes of the device's memory that the executable holds
 
 	asks certificate.Asks
-	how  attempt
-	over over
+	// charged is the share of the program's fixed part that Account has granted, and gets back at the program's end.
+	charged int64
+	how     attempt
+	over    over
 }
 
 // newProgram returns a program without code, which the source of its model compiles.
 func newProgram(m *Model, o Options, how attempt) *Program {
 	p := &Program{model: m, options: o, target: o.Target, how: how}
 	p.session = session.New(session.Options{Calls: o.Calls, Budget: o.Budget, Poison: poisoned, Logger: o.Logger,
+		Account: o.Account,
 		Recheck: func(dims []int64) error { return p.compiled.Recheck(dims) }, Read: m.read, First: m.source.First,
 		InFile: func(err error) error { return inFile(err, m.file) },
 		Torn:   func(states []string, err error) error { return &StateError{states, err} },
-		End:    func() error { return errors.Join(p.leaveDevice(), m.files.Release(p)) }})
+		End: func() error {
+			defer p.uncharge()
+			return errors.Join(p.leaveDevice(), m.files.Release(p))
+		}})
 	p.session.Fixed = m.source.Fixed
 	return p
 }

@@ -25,6 +25,12 @@ func (a Asks) Compiling() int64 {
 		max(a.Files.Left, a.Files.Copies+a.Files.Pinned)+a.Compiler.Weights+a.Compiler.Kept+a.Compiler.Code+a.Placed)
 }
 
+// Held returns the bytes that the program holds without its calls.
+func (a Asks) Held() int64 {
+	return a.Compiler.Weights + a.Compiler.Paged + a.Compiler.Code + a.Placed + a.Files.Copies + a.Files.Views -
+		a.Reclaimable()
+}
+
 // Reclaimable returns the bytes of mapped files that the system may take back at any time.
 func (a Asks) Reclaimable() int64 {
 	return a.Files.Views - a.Files.Pinned + a.Compiler.Paged - a.Compiler.Kept
@@ -64,23 +70,29 @@ func CallPagesOf(c *compiler.Compiled, workers, calls int, most func(sym.Expr) (
 			*total += count * v
 		}
 	}
-	add(&p.Call, 1, c.Arena.Arena)
+	eachBlock(c, workers, func(count int64, x sym.Expr) { add(&p.Call, count, x) })
 	for _, l := range c.Late {
 		if l.Device == "" {
 			add(&p.Call, 1, l.Plan.Arena)
 		}
 	}
-	for i := range c.Program.Storages {
-		if s := &c.Program.Storages[i]; s.Kind == program.Results && !s.Late {
-			add(&p.Call, 1, s.Size)
-		}
-	}
-	add(&p.Call, int64(workers), c.Scratch)
 	add(&p.Heap, 1, c.HostHeap())
 	if err != nil {
 		return p, err
 	}
 	return p, p.arguments(c.Program, most)
+}
+
+// eachBlock calls f with the size of each block of a call whose size does not depend on data, and the number of such
+// blocks.
+func eachBlock(c *compiler.Compiled, workers int, f func(count int64, size sym.Expr)) {
+	f(1, c.Arena.Arena)
+	for i := range c.Program.Storages {
+		if s := &c.Program.Storages[i]; s.Kind == program.Results && !s.Late {
+			f(1, s.Size)
+		}
+	}
+	f(int64(workers), c.Scratch)
 }
 
 // arguments adds the pages of a call's arguments. Small ones come from the pool, which allocates larger blocks.

@@ -253,7 +253,8 @@ func (a *Artefact) read() (*program.Program, error) {
 	return p, nil
 }
 
-// Compile verifies an artefact and generates its code. It uses the options Reference, Portable, Budget and After only.
+// Compile verifies an artefact and generates its code. It uses the options Reference, Portable, Budget, Planned, Files,
+// Folder and After only.
 // dims narrows dimensions' ranges. The search for a budget stops with the error that ask returns.
 func (a *Artefact) Compile(o Options, dims map[sym.Name]sym.Range, ask func() error) (c *Compiled, err error) {
 	defer damaged(&err)
@@ -307,8 +308,11 @@ func (a *Artefact) Compile(o Options, dims map[sym.Name]sym.Range, ask func() er
 	if o.After != nil && c.machineCode() {
 		o.After("asm", c.assembly())
 	}
+	if err := c.permitted(&o); err != nil {
+		c.drop()
+		return nil, err
+	}
 	c.own()
-	c.scratch()
 	return c, nil
 }
 
@@ -344,7 +348,7 @@ func (a *Artefact) keepWithin(c *Compiled, o Options, ask func() error) (err err
 	if c.Program, err = assemble(c.Loop, c.time, func(as *assembly) error { return c.layout(as, search) }); err != nil {
 		return err
 	}
-	c.giveContents()
+	c.giveContents(true)
 	for i, name := range a.manifest.Names {
 		c.Program.Outputs[i].Name = name
 	}
@@ -391,7 +395,7 @@ func (a *Artefact) assemble(c *Compiled, o Options, dims map[sym.Name]sym.Range)
 	}); err != nil {
 		return err
 	}
-	c.giveContents()
+	c.giveContents(true)
 	if len(c.Program.Outputs) != len(a.manifest.Names) {
 		return diag.Inputf("the artefact names %d outputs, its loops write %d", len(a.manifest.Names), len(c.Program.Outputs))
 	}

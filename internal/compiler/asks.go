@@ -59,6 +59,20 @@ func (c *Compiled) held() {
 	}
 }
 
+// Ahead returns the bytes of pages, as a limit counts them, that placing the code and laying out the weights will take.
+// It is for Options.Planned.
+func (c *Compiled) Ahead() int64 {
+	if c.IR == nil {
+		return c.code() // an artefact's weights are laid out
+	}
+	_, weights := c.anew(false)
+	_, paged := c.anew(true)
+	if _, inMemory := mem.Folder(c.folder); !inMemory {
+		paged = 0
+	}
+	return c.code() + mem.WholePages(weights) + mem.WholePages(paged)
+}
+
 // HostHeap returns the most bytes of Go's heap that a host function of the program needs, with data dimensions at their
 // limits. It leaves out functions whose needs depend on operands' contents.
 func (c *Compiled) HostHeap() sym.Expr {

@@ -107,12 +107,15 @@ func assemble(m *loop.Module, t *live.Timeline, layout func(a *assembly) error) 
 	return a.to, nil
 }
 
-// giveContents gives the program's weights their contents, which are final once they are laid out.
-func (c *Compiled) giveContents() {
+// giveContents gives the program's weights their contents, which are final once they are laid out; before, without
+// those that are laid out anew.
+func (c *Compiled) giveContents(laidOut bool) {
 	next := 0
 	for _, b := range c.Loop.Buffers {
 		if b.Kind == loop.Weight && b.View == nil {
-			c.Program.Weights[next].Data = b.Data.Bytes()
+			if laidOut || !c.laidAnew(b) {
+				c.Program.Weights[next].Data = b.Data.Bytes()
+			}
 			next++
 		}
 	}

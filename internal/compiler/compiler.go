@@ -37,8 +37,8 @@ type Options struct {
 	Progress  func(p Progress)                // called as stages begin, if it is not nil
 	Files     Files                           // the model's files; nil: none
 	Names     []string                        // names of the outputs; nil: the module's own
-	// Planned is called, if it is not nil, when the memory is planned, before weights are laid out: all of Compiled is
-	// set but the contents of weights. Its error ends the compilation.
+	// Planned is called, if it is not nil, when the memory is planned, before weights are laid out and code is placed: all
+	// of Compiled is set but the contents of weights that are laid out anew. Its error ends the compilation.
 	Planned func(c *Compiled) error
 	// Written: a user wrote the module as a text, so conditions of memory safety may be missing that importers add.
 	// Recheck decides the conditions that are not proved.

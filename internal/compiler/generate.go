@@ -17,10 +17,10 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// generators compile scheduled kernels, by the machine's name.
+// generators generate the code of scheduled kernels, by the machine's name: see place.
 var generators = map[string]func(m *loop.Module, machine target.Machine) (*target.Code, error){
 	target.PortableName: portable.Compile,
-	target.AMD64Name:    amd64.Compile,
+	target.AMD64Name:    amd64.Generate,
 	target.VulkanName:   spirv.Compile,
 }
 
@@ -84,8 +84,8 @@ func Here() Processor {
 	return p
 }
 
-// generate generates the code of the scheduled module. The code is portable, and a note says why, if the machine is not
-// this one or the system refuses machine code.
+// generate generates the code of the scheduled module, which place makes ready to run. The code is portable, and a note
+// says why, if the machine is not this one.
 func (c *Compiled) generate(o Options) (err error) {
 	c.allProved()
 	defer c.hold()
@@ -106,12 +106,46 @@ func (c *Compiled) generate(o Options) (err error) {
 			c.report(o)
 			return err
 		}
-		c.Notes = append(c.Notes, "portable code, since machine code was refused: "+err.Error())
+		c.refused(err)
 	} else if len(missing) > 0 {
 		c.Notes = append(c.Notes, "portable code here, since "+strings.Join(missing, ", ")+" is missing")
 	}
 	c.Code, err = portable.Compile(&m, Portable(c.Machine.Threads))
 	return err
+}
+
+// refused notes why the system has no machine code.
+func (c *Compiled) refused(err error) {
+	c.Notes = append(c.Notes, "portable code, since machine code was refused: "+err.Error())
+}
+
+// permitted asks Options.Planned and then places the code.
+func (c *Compiled) permitted(o *Options) error {
+	if c.scratch(); o.Planned != nil {
+		if err := o.Planned(c); err != nil {
+			return err
+		}
+	}
+	return c.place()
+}
+
+// place takes the memory of the code. The code becomes portable, and a note says why, if the system refuses machine
+// code.
+func (c *Compiled) place() error {
+	if c.Code.Place == nil {
+		return nil
+	}
+	err := c.Code.Place()
+	if !errors.Is(err, diag.ErrUnsupported) || c.device != "" {
+		return err
+	}
+	c.refused(err)
+	m := c.credited()
+	if c.Code, err = portable.Compile(&m, Portable(c.Machine.Threads)); err != nil {
+		return err
+	}
+	c.scratch()
+	return nil
 }
 
 // machineCode reports whether the kernels are machine code of the host's.
@@ -164,8 +198,12 @@ func (c *Compiled) generateDivided(m *loop.Module, o Options) error {
 		code := made[i]
 		all.Bytes += code.Bytes
 		all.Left, all.Slower = append(all.Left, code.Left...), append(all.Slower, code.Slower...)
-		if i == 0 {
-			all.Release, all.Held = code.Release, code.Held
+		if place := code.Place; i == 0 && place != nil {
+			all.Place = func() error {
+				err := place()
+				all.Place, all.Release, all.Held = nil, code.Release, code.Held
+				return err
+			}
 		}
 	}
 	for _, side := range at {

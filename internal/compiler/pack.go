@@ -32,17 +32,7 @@ func (c *Compiled) layOut() error {
 
 // layOutWhere is layOut for the weights that are paged, or for those that are not.
 func (c *Compiled) layOutWhere(paged bool) error {
-	total := int64(0)
-	offsets := map[*tensor.Tensor]int64{}
-	for _, b := range c.Loop.Buffers {
-		if b.Kind != loop.Weight || b.Data == nil || b.Paged != paged || !b.Data.Pending() && !c.moves(b) {
-			continue
-		}
-		if _, ok := offsets[b.Data]; !ok {
-			offsets[b.Data] = total
-			total += live.AlignUp(b.Data.Size())
-		}
-	}
+	offsets, total := c.anew(paged)
 	if total == 0 {
 		return nil
 	}
@@ -78,6 +68,24 @@ func (c *Compiled) layOutWhere(paged bool) error {
 	}
 	return nil
 }
+
+// anew returns the offsets of the weights to be laid out, paged or not, in their block, and the block's bytes.
+func (c *Compiled) anew(paged bool) (offsets map[*tensor.Tensor]int64, total int64) {
+	offsets = map[*tensor.Tensor]int64{}
+	for _, b := range c.Loop.Buffers {
+		if b.Kind != loop.Weight || b.Data == nil || b.Paged != paged || !c.laidAnew(b) {
+			continue
+		}
+		if _, ok := offsets[b.Data]; !ok {
+			offsets[b.Data] = total
+			total += live.AlignUp(b.Data.Size())
+		}
+	}
+	return offsets, total
+}
+
+// laidAnew reports whether layOut computes or copies a weight.
+func (c *Compiled) laidAnew(b *loop.Buffer) bool { return b.Data.Pending() || c.moves(b) }
 
 // fillGrowing packs one weight piece by piece: the block grows as it is filled, and source bytes that were read are
 // unmapped.

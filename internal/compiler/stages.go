@@ -298,10 +298,9 @@ func (k *compilation) plan() (err error) {
 	for i, name := range o.Names {
 		c.Program.Outputs[i].Name = name
 	}
-	if c.scratch(); o.Planned != nil {
-		if err := o.Planned(c); err != nil {
-			return err
-		}
+	c.giveContents(false)
+	if err := c.permitted(o); err != nil {
+		return err
 	}
 	if err := c.layOut(); err != nil {
 		return err
@@ -309,7 +308,7 @@ func (k *compilation) plan() (err error) {
 	if err := m.Ask(); err != nil {
 		return err
 	}
-	c.giveContents()
+	c.giveContents(true)
 	if err := c.Program.Verify(); err != nil && o.Written {
 		return diag.Inputf("%v", err)
 	} else if err != nil {

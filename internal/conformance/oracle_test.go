@@ -382,7 +382,7 @@ func execute(ctx context.Context, c *compiler.Compiled, args []*tensor.Tensor) (
 	if err := c.Recheck(dims); err != nil {
 		return nil, err
 	}
-	call, err := exe.Bind(dims)
+	call, err := exe.Bind(context.Background(), dims)
 	if err != nil {
 		return nil, err
 	}

@@ -56,7 +56,7 @@ func chain(t testing.TB, launches int, o Options, kernel func(name string) targe
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := x.Bind([]int64{4})
+	c, err := x.Bind(context.Background(), []int64{4})
 	if err != nil {
 		t.Fatal(err)
 	}

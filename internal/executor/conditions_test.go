@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -28,7 +29,7 @@ func TestConditionsAfterBind(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := x.Bind(nil)
+		c, err := x.Bind(context.Background(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

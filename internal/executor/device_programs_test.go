@@ -225,7 +225,7 @@ func bindTo(x *Executable, in []*tensor.Tensor) (*Call, error) {
 			}
 		}
 	}
-	return x.Bind(dims)
+	return x.Bind(context.Background(), dims)
 }
 
 // runWith runs a call on inputs, and returns copies of its results.

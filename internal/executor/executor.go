@@ -31,8 +31,9 @@ type Executable struct {
 	poison  bool
 	own     bool
 	folder  string
-	remote  *remote // nil if the program runs on the host alone
-	absent  error   // see Options.Absent
+	account mem.Account // of the calls' memory; nil: none
+	remote  *remote     // nil if the program runs on the host alone
+	absent  error       // see Options.Absent
 
 	labels []pprof.Labels // of goroutines in CPU profiles, by kernel; the last is for all other work
 
@@ -47,6 +48,9 @@ type Options struct {
 	// Reserve, if not nil, is called before a run takes memory whose size depends on data, and with a negative number
 	// when it gives such memory back. It refuses by an error of kind ErrBudget.
 	Reserve func(bytes int64) error
+	// Account, if not nil, is asked for the pages of calls before they are allocated, and gets them back when they are
+	// freed. It is not asked for those of New.
+	Account mem.Account
 	// Name is the model's name, for CPU profiles.
 	Name string
 	// Guard puts every operand and every kernel's scratch into memory of its own that ends at a page which faults, to
@@ -88,7 +92,7 @@ func newExecutable(p *program.Program, code *target.Code, o Options) (*Executabl
 		return nil, err
 	}
 	x := &Executable{program: p, code: code, layout: l, host: o.Host, threads: max(1, o.Threads), reserve: o.Reserve,
-		guard: o.Guard, poison: o.Poison, own: o.Own, folder: o.Folder, absent: o.Absent,
+		guard: o.Guard, poison: o.Poison, own: o.Own, folder: o.Folder, absent: o.Absent, account: o.Account,
 		weights: make([]target.Operand, len(p.Tensors)), paged: make([]bool, len(p.Tensors))}
 	for _, w := range p.Weights {
 		x.paged[w.Tensor] = w.Paged
@@ -117,19 +121,7 @@ func (x *Executable) placeWeights() error {
 	if x.guard {
 		return x.guardWeights()
 	}
-	var total int64
-	offsets := make([]int64, len(x.program.Weights))
-	for i, w := range x.program.Weights {
-		offsets[i] = -1
-		if w.Device != "" {
-			continue // see openDevice
-		}
-		if !w.Paged && (x.own || !aligned(w.Data, x.program.Tensors[w.Tensor].DType.Bits()/8)) {
-			total = (total + weightAlign - 1) &^ (weightAlign - 1)
-			offsets[i] = total
-			total += int64(len(w.Data))
-		}
-	}
+	offsets, total := copied(x.program, x.own)
 	var own []byte
 	if total > 0 {
 		block, err := mem.Map(mem.Weights, "weights", total)
@@ -156,6 +148,29 @@ func (x *Executable) placeWeights() error {
 	}
 	mem.Fetch(stay) // else the first run would fault at every few of their pages
 	return nil
+}
+
+// copied returns the offsets of the weights that an executable copies, −1 for others, and the bytes of the copies. A
+// weight without contents will be aligned.
+func copied(p *program.Program, own bool) (offsets []int64, total int64) {
+	for _, w := range p.Weights {
+		t := &p.Tensors[w.Tensor]
+		if w.Device != "" || w.Paged || !own && aligned(w.Data, t.DType.Bits()/8) { // see openDevice for the first
+			offsets = append(offsets, -1)
+			continue
+		}
+		bytes, _ := t.Bytes().Const()
+		total = (total + weightAlign - 1) &^ (weightAlign - 1)
+		offsets = append(offsets, total)
+		total += bytes
+	}
+	return offsets, total
+}
+
+// CopiedPages returns the value of Held for an executable of a program, whose weights need not have contents yet.
+func CopiedPages(p *program.Program, own bool) int64 {
+	_, total := copied(p, own)
+	return mem.WholePages(total)
 }
 
 // aligned reports whether data begin at a multiple of align bytes.
@@ -225,6 +240,8 @@ type Call struct {
 	timing   Timing
 	ctx      context.Context
 	labelled bool         // the run's goroutine has its caller's labels, which stay
+	granted  int64        // bytes for arena and scratch that the account has granted and no block has yet
+	promised []int64      // by storage of outputs: such bytes; nil without an account
 	reserved int64        // bytes of late storage, and of the scratch that late sizes asked for
 	grown    int64        // of reserved, the bytes of scratch
 	heap     []*mem.Block // Go's heap that a host function uses now
@@ -264,8 +281,8 @@ func (x *Executable) newCall() *Call {
 }
 
 // Bind evaluates everything that the inputs' dimensions decide, and takes the memory. dims has a value for each of the
-// program's dimensions; those that data decide are ignored.
-func (x *Executable) Bind(dims []int64) (c *Call, err error) {
+// program's dimensions; those that data decide are ignored. The account gets ctx.
+func (x *Executable) Bind(ctx context.Context, dims []int64) (c *Call, err error) {
 	defer func() { err = x.typed(err, dims) }()
 	c = x.newCall()
 	c.guards = x.newGuards()
@@ -280,6 +297,9 @@ func (x *Executable) Bind(dims []int64) (c *Call, err error) {
 	}
 	c.values = make([]int64, len(x.layout.names))
 	if err = x.layout.evaluate(c.values, dims); err != nil {
+		return c, err
+	}
+	if err = c.ask(ctx); err != nil {
 		return c, err
 	}
 	if err = c.bindDevice(); err != nil {
@@ -311,6 +331,7 @@ func (x *Executable) Bind(dims []int64) (c *Call, err error) {
 		if err != nil {
 			return c, err
 		}
+		c.charge(block)
 		c.storages = append(c.storages, block)
 	}
 	if err = c.locate(); err != nil {
@@ -325,7 +346,7 @@ func (x *Executable) Bind(dims []int64) (c *Call, err error) {
 			c.own[i] = c.args[s]
 		}
 	}
-	return c, c.takeScratch()
+	return c, c.takeScratch(ctx)
 }
 
 // owned marks a block as this executable's, for mem.Holdings.
@@ -541,6 +562,7 @@ func (c *Call) Close() error {
 		}
 	}
 	c.storages, c.scratch, c.workers, c.files = nil, nil, nil, nil
+	c.returnGranted()
 	if err := c.forgo(); err != nil && first == nil {
 		first = err
 	}

@@ -10,7 +10,7 @@ func (c *Call) reserveHeap(s *program.Host, bytes int64) error {
 	if err := c.grow(bytes); err != nil {
 		return err
 	}
-	block, err := c.x.owned(mem.Reserve(mem.Scratch, s.Op, bytes))
+	block, err := c.x.owned(c.granting(mem.Reserve)(mem.Scratch, s.Op, bytes))
 	if err != nil {
 		c.shrink(bytes)
 		return err

@@ -14,8 +14,7 @@ import (
 
 // takeStorage allocates a storage by a function of package mem. It refuses more memory than the machine has, which
 // the system might grant.
-func (x *Executable) takeStorage(s *program.Storage, size int64,
-	take func(mem.Kind, string, int64) (*mem.Block, error)) (*mem.Block, error) {
+func (x *Executable) takeStorage(s *program.Storage, size int64, take taking) (*mem.Block, error) {
 	kind := mem.Arena
 	if s.Kind == program.Results {
 		kind = mem.Outputs
@@ -81,7 +80,7 @@ func (c *Call) take(storage int) error {
 		c.shrink(had)
 		return c.tooLarge(storage, err)
 	}
-	block, err := c.x.takeStorage(&c.x.program.Storages[storage], size, mem.Map)
+	block, err := c.x.takeStorage(&c.x.program.Storages[storage], size, c.granting(mem.Map))
 	if err != nil {
 		c.shrink(size)
 		return c.tooLarge(storage, err)
@@ -96,7 +95,7 @@ func (c *Call) take(storage int) error {
 // tooLarge adds to an error the tensor whose memory was refused, and the dimensions that decided its size.
 func (c *Call) tooLarge(storage int, err error) error {
 	p := c.x.program
-	e := diag.New(diag.ErrMemory, "%v", err)
+	e := diag.New(diag.ErrMemory, "%w", err)
 	if known, ok := err.(*diag.Error); ok {
 		copied := *known
 		e = &copied

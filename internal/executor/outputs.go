@@ -34,6 +34,9 @@ func (c *Call) PutOutput(i int, base unsafe.Pointer, bytes int64) error {
 		}
 	}
 	c.outside[s] = target.Operand{Base: base, Bytes: bytes}
+	if base != nil {
+		c.unpromise(s)
+	}
 	if old := c.storages[s]; old != nil && base != nil {
 		c.storages[s] = nil
 		if err := old.Close(); err != nil {
@@ -75,8 +78,8 @@ func (c *Call) TakeOutput(i int) *mem.Block {
 // again makes mem keep an output's memory after the caller frees it, since the next run needs as much. It keeps at most
 // the outputs' bytes for a call.
 func (c *Call) again(s int, bytes int64) {
-	if mem.Pooled(bytes) {
-		return // pools keep so little memory anyway
+	if mem.Pooled(bytes) || c.x.account != nil {
+		return // pools keep so little memory anyway; and an account grants no memory that is free
 	}
 	if c.kept == nil {
 		c.kept = make([]int64, len(c.storages))
@@ -167,12 +170,19 @@ func (c *Call) takeResult(s int) error {
 	if err != nil {
 		return c.x.typed(err, c.values)
 	}
-	take := mem.Map
-	if c.handedOn { // the caller may give it back soon: a pool keeps it for the runs that follow
+	take, promised := mem.Map, c.promised != nil && c.promised[s] > 0
+	switch {
+	case c.x.account != nil && !promised:
+		take = c.granting(take)
+	case c.x.account == nil && c.handedOn: // the caller may give it back soon: a pool keeps it for the runs that follow
 		take = mem.TakeAgain
 	}
 	if c.storages[s], err = c.x.takeStorage(&c.x.program.Storages[s], size, take); err != nil {
 		return err
+	}
+	if promised {
+		c.promised[s] = 0
+		c.storages[s].Charge(c.x.account)
 	}
 	if c.watch != nil {
 		mem.Fill(c.storages[s], c.watch.pattern)

@@ -23,7 +23,7 @@ func (c *Call) Run(ctx context.Context) (err error) {
 	defer diag.Recover(&err, "running")
 	defer diag.Faults(diag.Faults(true))
 	defer c.forget()
-	c.reached = -1
+	c.ctx, c.reached = ctx, -1
 	if len(c.scratch) == 0 || c.lacks {
 		if err := c.beginAgain(); err != nil {
 			return c.x.typed(err, c.values)
@@ -32,7 +32,6 @@ func (c *Call) Run(ctx context.Context) (err error) {
 	if err := c.ready(c.early()); err != nil {
 		return err
 	}
-	c.ctx = ctx
 	before := pprof.Current()
 	defer before.Set()
 	c.labelled = !before.None()

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"context"
 	"errors"
 
 	"github.com/weirml/weir/internal/diag"
@@ -10,12 +11,12 @@ import (
 
 // takeScratch allocates the workers' and the device's scratch: the most that any kernel needs, with data dimensions at
 // their limits.
-func (c *Call) takeScratch() error {
+func (c *Call) takeScratch(ctx context.Context) error {
 	most, err := c.x.ScratchBytes(c.values)
 	if err != nil {
 		return err
 	}
-	if err := c.mapScratch(most); err != nil {
+	if err := c.mapScratch(ctx, most); err != nil {
 		return err
 	}
 	return c.takeDeviceScratch()
@@ -85,7 +86,7 @@ func (c *Call) enlargeScratch(need int64, source string) error {
 	if err := c.dropScratch(); err != nil {
 		return at(err, source)
 	}
-	if err := c.mapScratch(need); err != nil {
+	if err := c.mapScratch(c.ctx, need); err != nil {
 		c.dropScratch() // the next run begins with the scratch of every run
 		return at(err, source)
 	}
@@ -100,7 +101,7 @@ func (c *Call) beginAgain() error {
 	if err := c.dropScratch(); err != nil {
 		return err
 	}
-	if err := c.takeScratch(); err != nil {
+	if err := c.takeScratch(c.ctx); err != nil {
 		c.dropScratch()
 		return err
 	}
@@ -116,16 +117,27 @@ func (c *Call) recheckScratch() {
 	}
 }
 
-// mapScratch maps the workers' scratch, of so many bytes each.
-func (c *Call) mapScratch(bytes int64) error {
+// mapScratch maps the workers' scratch, of so many bytes each. It asks the account for what it has not granted yet.
+func (c *Call) mapScratch(ctx context.Context, bytes int64) error {
+	if more := mem.WholePages(bytes)*int64(c.x.threads) - c.granted; c.x.account != nil && more > 0 {
+		if err := mem.Ask(ctx, c.x.account, more); err != nil {
+			return err
+		}
+		c.granted += more
+	}
 	for range c.x.threads {
 		block, err := c.x.owned(mem.Map(mem.Scratch, "scratch", bytes))
+		if err != nil {
+			mem.Return(c.x.account, c.granted)
+			c.granted = 0
+		}
 		if e, ok := err.(*diag.Error); ok && e.Fix == "" {
 			return e.WithFix("fewer threads need less scratch: --threads, Options.Threads")
 		}
 		if err != nil {
 			return err
 		}
+		c.charge(block)
 		c.scratch = append(c.scratch, block)
 		c.workers = append(c.workers, block.Bytes())
 	}

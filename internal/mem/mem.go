@@ -84,7 +84,8 @@ type Block struct {
 	closed      atomic.Bool
 	pool        *Pool // the pool that its piece is from; nil if it has a mapping of its own
 	piece       *piece
-	release     func() // of Lent: gives the memory back to the code that made it; else nil
+	release     func()  // of Lent: gives the memory back to the code that made it; else nil
+	account     Account // see Charge; nil: none
 }
 
 // Map returns a zeroed block of the given logical size. The kernel hands out its pages as they are touched, except for
@@ -182,6 +183,9 @@ func (b *Block) Pointer() unsafe.Pointer { return unsafe.Pointer(b.data.Load()) 
 func (b *Block) Close() error {
 	if b.closed.Swap(true) {
 		return nil
+	}
+	if b.account != nil {
+		defer Return(b.account, b.mapped)
 	}
 	had := b.data.Swap(nil) != nil
 	// its bytes are added to the pool's before they leave the block's count, so that no limit is exceeded meanwhile

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -103,6 +104,8 @@ func (l List) Len() int { return len(l) }
 // packing holds the tensors of a run's input ports while the run uses them. It makes copies of arguments that are not
 // in the form that the program reads; release frees them. The ledger counts the copies as the user's.
 type packing struct {
+	ctx     context.Context  // of the run
+	account mem.Account      // is asked for the copies; nil: none
 	parts   []*tensor.Tensor // by input port
 	entered []*Tensor        // the arguments in use until release
 	blocks  []*mem.Block     // the memory of copies
@@ -155,7 +158,7 @@ func (p *packing) allocate(name string) tensor.Allocate {
 		if err != nil {
 			return nil, err
 		}
-		block, err := mem.Map(mem.Tensors, name, bytes)
+		block, err := mem.MapGranted(p.ctx, p.account, mem.Tensors, name, bytes)
 		if err != nil {
 			return nil, err
 		}

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -12,9 +13,9 @@ import (
 )
 
 // bindInputs checks the arguments against the model's inputs. It returns the tensors of the program's input ports and
-// the dimensions' sizes. The caller releases the packing, also after an error.
-func (s *Session) bindInputs(in Arguments) (*packing, []int64, error) {
-	args := &packing{parts: make([]*tensor.Tensor, len(s.prog.Inputs))}
+// the dimensions' sizes. The account is asked for copies with ctx. The caller releases the packing, after an error too.
+func (s *Session) bindInputs(ctx context.Context, in Arguments) (*packing, []int64, error) {
+	args := &packing{ctx: ctx, account: s.options.Account, parts: make([]*tensor.Tensor, len(s.prog.Inputs))}
 	list := make([]Argument, len(s.Inputs))
 	used := 0
 	for i, e := range s.Inputs {

@@ -71,7 +71,7 @@ func (d *detaching) prepare() error {
 		if t.block != nil || t.port >= 0 && d.r.session.owns[t.port] {
 			continue
 		}
-		copied, err := copyOf(inner)
+		copied, err := copyOf(d.r.session.options.Account, inner)
 		if err != nil {
 			return diag.As(err, diag.ErrMemory).AtTensor(d.r.nameOf(t))
 		}
@@ -80,13 +80,19 @@ func (d *detaching) prepare() error {
 	return nil
 }
 
-// copyOf returns a copy of a tensor in memory of its own; strings are copied to Go's heap.
-func copyOf(inner *tensor.Tensor) (*Tensor, error) {
+// copyOf returns a copy of a tensor in memory of its own, for which it asks account; strings are copied to Go's heap.
+func copyOf(account mem.Account, inner *tensor.Tensor) (*Tensor, error) {
 	if inner.DType() == dtype.String {
 		return newTensor(inner.Clone(), nil, nil), nil
 	}
 	bytes := inner.Bytes()
-	block, err := mem.TakeAgain(mem.Outputs, "output", int64(len(bytes)))
+	take := mem.TakeAgain
+	if account != nil { // which grants whole pages, and none that are free
+		take = mem.Map
+	}
+	block, err := mem.Granted(mem.Now, account, int64(len(bytes)), func() (*mem.Block, error) {
+		return take(mem.Outputs, "output", int64(len(bytes)))
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -29,7 +29,7 @@ type Measurement struct {
 // weir.Program.Measure does. device returns the bytes requested from the device's driver so far; 0 without a device.
 func (s *Session) Measure(ctx context.Context, in Arguments, device func() int64) (m Measurement, err error) {
 	defer diag.Recover(&err, "measuring")
-	args, dims, err := s.bindInputs(in)
+	args, dims, err := s.bindInputs(ctx, in)
 	defer args.release()
 	if err != nil {
 		return m, err
@@ -43,7 +43,7 @@ func (s *Session) Measure(ctx context.Context, in Arguments, device func() int64
 		return m, err
 	}
 	before := device()
-	call, err := s.bind(x, dims)
+	call, err := s.bind(ctx, x, dims)
 	if err != nil {
 		return m, err
 	}

@@ -146,6 +146,15 @@ func (s *Session) OwnPages() (sum int64) {
 	return sum
 }
 
+// ChargeOwn makes the account get back the pages of the program's own states when they are freed. It has granted them.
+func (s *Session) ChargeOwn() {
+	for _, h := range s.own {
+		if h.block != nil {
+			h.block.Charge(s.options.Account)
+		}
+	}
+}
+
 // FirstValues returns the first values of states for an artefact, by input. It leaves out values that are all zeros.
 func (s *Session) FirstValues() (list map[string][]byte, err error) {
 	if s.own == nil {

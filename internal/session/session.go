@@ -34,6 +34,9 @@ type Options struct {
 	Budget int64        // the most bytes that the program may take; 0: no limit
 	Poison bool         // closes a call after its run, instead of keeping it for the next: see WEIR_DEBUG
 	Logger *slog.Logger // nil: silent
+	// Account, if not nil, is asked for what the session and its calls allocate; see weir.Account. It is not asked for
+	// the program's fixed part.
+	Account mem.Account
 	// Recheck returns an error unless the conditions that are not proved for all dimensions are proved for these.
 	Recheck func(dims []int64) error
 	// Read maps all of the model's files until done is called; First writes the first value of a state into a tensor.
@@ -157,7 +160,7 @@ func (s *Session) Reserve(bytes int64) error {
 func (s *Session) Run(ctx context.Context, in Arguments) (r *Results, err error) {
 	defer s.Counts.Ended(&err)
 	defer diag.Recover(&err, "running")
-	args, dims, err := s.bindInputs(in)
+	args, dims, err := s.bindInputs(ctx, in)
 	defer args.release()
 	if err != nil {
 		return nil, err
@@ -208,7 +211,7 @@ func (s *Session) run(ctx context.Context, c *executor.Call, args []*tensor.Tens
 // determine.
 func (s *Session) Bind(in Arguments) (d map[string]int64, err error) {
 	defer diag.Recover(&err, "binding dimensions")
-	args, values, err := s.bindInputs(in)
+	args, values, err := s.bindInputs(mem.Now, in)
 	defer args.release()
 	if err != nil {
 		return nil, err
@@ -223,8 +226,11 @@ func (s *Session) Bind(in Arguments) (d map[string]int64, err error) {
 }
 
 // Prepare makes the first call, for these dimensions, so that the first run takes no longer than later ones. If memory
-// is refused, it does nothing: the first run makes the call.
+// is refused, it does nothing: the first run makes the call. So it does under an account, which is asked by runs.
 func (s *Session) Prepare(dims []int64) {
+	if s.options.Account != nil {
+		return
+	}
 	if b, err := s.acquire(context.Background(), dims); err == nil {
 		s.release(b)
 	}
@@ -252,8 +258,9 @@ func (s *Session) drop(key any) {
 	s.held = slices.DeleteFunc(s.held, func(h holder) bool { return h.key == key })
 }
 
-// acquire returns a call for the given dimensions, for use until release. It waits until a call is free, or until ctx
-// ends. If ctx is nil, it does not wait: if all calls are in use, the error is ErrTaken.
+// acquire returns a call for the given dimensions, for use until release. It waits until a call is free and the account
+// has granted its memory, or until ctx ends. If ctx is nil, it does not wait: if all calls are in use, the error is
+// ErrTaken.
 func (s *Session) acquire(ctx context.Context, dims []int64) (b *bound, err error) {
 	x, err := s.Enter()
 	if err != nil {
@@ -285,7 +292,10 @@ func (s *Session) acquire(ctx context.Context, dims []int64) (b *bound, err erro
 			s.Leave()
 		}
 	}()
-	return s.take(x, dims)
+	if ctx == nil {
+		ctx = mem.Now
+	}
+	return s.take(ctx, x, dims)
 }
 
 // busy describes why no call is free, for errors: it names the source line of the oldest open Results or Call.
@@ -299,8 +309,9 @@ func (s *Session) busy() string {
 }
 
 // take returns an idle call for the same dimensions. Without one it makes a new call, after it has closed an idle call
-// for other dimensions: all calls together never hold more than the certificate says.
-func (s *Session) take(x *executor.Executable, dims []int64) (*bound, error) {
+// for other dimensions: all calls together never hold more than the certificate says. The account is asked with ctx,
+// while no lock is held.
+func (s *Session) take(ctx context.Context, x *executor.Executable, dims []int64) (*bound, error) {
 	s.mu.Lock()
 	for i := len(s.idle) - 1; i >= 0; i-- {
 		if b := s.idle[i]; slices.Equal(b.dims, dims) {
@@ -320,7 +331,7 @@ func (s *Session) take(x *executor.Executable, dims []int64) (*bound, error) {
 			return nil, err
 		}
 	}
-	call, err := s.bind(x, dims)
+	call, err := s.bind(ctx, x, dims)
 	if err != nil {
 		return nil, err
 	}
@@ -328,14 +339,14 @@ func (s *Session) take(x *executor.Executable, dims []int64) (*bound, error) {
 }
 
 // bind allocates the memory of a call for the given dimensions.
-func (s *Session) bind(x *executor.Executable, dims []int64) (*executor.Call, error) {
+func (s *Session) bind(ctx context.Context, x *executor.Executable, dims []int64) (*executor.Call, error) {
 	if err := x.Check(dims); err != nil { // before Recheck: this error names a condition of the model
 		return nil, err
 	}
 	if err := s.options.Recheck(dims); err != nil {
 		return nil, err
 	}
-	return x.Bind(dims)
+	return x.Bind(ctx, dims)
 }
 
 // release makes a call idle again, or closes it if Options.Poison is set. It frees the slot that acquire took.
@@ -358,17 +369,18 @@ func (s *Session) release(b *bound) {
 // Taken returns the bytes that Reserve has taken, less the returned ones.
 func (s *Session) Taken() int64 { return s.taken.Load() }
 
-// CloseIdle releases the memory of the calls that nobody uses.
-func (s *Session) CloseIdle() error {
+// CloseIdle releases the memory of the calls that nobody uses, and returns the bytes of its pages.
+func (s *Session) CloseIdle() (bytes int64, err error) {
 	s.mu.Lock()
 	idle := s.idle
 	s.idle = nil
 	s.mu.Unlock()
 	var errs []error
 	for _, b := range idle {
+		bytes += b.call.HeldPages()
 		errs = append(errs, b.call.Close())
 	}
-	return errors.Join(errs...)
+	return bytes, errors.Join(errs...)
 }
 
 // Close waits for running calls and for open results and calls, until ctx ends, and then releases all memory. It is
@@ -391,7 +403,8 @@ func (s *Session) Close(ctx context.Context) error {
 // end releases all memory, once the program is closed and unused.
 func (s *Session) end(x *executor.Executable) {
 	defer close(s.closed)
-	s.failed = errors.Join(s.CloseIdle(), x.Close(), s.CloseOwn(), s.options.End())
+	_, err := s.CloseIdle()
+	s.failed = errors.Join(err, x.Close(), s.CloseOwn(), s.options.End())
 }
 
 // origin is a stack as program counters; it is symbolised only if someone reads it.

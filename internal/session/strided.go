@@ -111,7 +111,13 @@ func (p *packing) copy(by *Session, c copying) (*tensor.Tensor, error) {
 		return nil, diag.As(err, diag.ErrBudget).AtTensor(c.name).WithFix(fix)
 	}
 	p.by, p.reserved = by, p.reserved+bytes
-	block, err := mem.UserPool().Take(mem.Tensors, "copy of "+c.name, bytes)
+	take := mem.UserPool().Take
+	if p.account != nil { // which grants whole pages
+		take = mem.Map
+	}
+	block, err := mem.Granted(p.ctx, p.account, bytes, func() (*mem.Block, error) {
+		return take(mem.Tensors, "copy of "+c.name, bytes)
+	})
 	if err != nil {
 		return nil, diag.As(err, diag.ErrMemory).AtTensor(c.name)
 	}

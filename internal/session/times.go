@@ -19,7 +19,7 @@ type StepTime struct {
 func (s *Session) Times(ctx context.Context, in Arguments, runs int) (dims []int64, list []map[program.Step]StepTime,
 	err error) {
 	defer diag.Recover(&err, "profiling")
-	args, dims, err := s.bindInputs(in)
+	args, dims, err := s.bindInputs(ctx, in)
 	defer args.release()
 	if err != nil {
 		return nil, nil, err

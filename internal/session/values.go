@@ -11,7 +11,7 @@ import (
 // Ports calls use with the tensors of the program's input ports, in row-major order, as the model declares them. They
 // are valid until use returns.
 func (s *Session) Ports(in Arguments, use func(ports []*tensor.Tensor) error) error {
-	args, _, err := s.bindInputs(in)
+	args, _, err := s.bindInputs(context.Background(), in)
 	defer args.release()
 	if err != nil {
 		return err

@@ -201,8 +201,9 @@ func (s *Signature) NoInput(name string) error {
 	return diag.Inputf("the program has no input %q", name).AtTensor(name).WithFix("its inputs are %s", List(s.Inputs))
 }
 
-// FirstBytes returns the number of bytes that the first values of all states take together.
-func (s *Signature) FirstBytes() (sum int64, err error) {
+// FirstBytes returns the number of bytes that the first values of all states take together, each counted by count; nil
+// counts the bytes themselves.
+func (s *Signature) FirstBytes(count func(bytes int64) int64) (sum int64, err error) {
 	for _, e := range s.Inputs {
 		if !e.Info.Initial {
 			continue
@@ -210,6 +211,9 @@ func (s *Signature) FirstBytes() (sum int64, err error) {
 		size, err := strided.BytesOf(e.Info.DType, e.Info.Fixed())
 		if err != nil {
 			return 0, err
+		}
+		if count != nil {
+			size = count(size)
 		}
 		sum += size
 	}

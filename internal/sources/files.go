@@ -82,6 +82,26 @@ func (f *Files) Read() (done func(), err error) {
 	}, nil
 }
 
+// Whole returns the bytes of the files that a limit counts when all of them are mapped.
+func (f *Files) Whole() (bytes int64) {
+	for _, b := range f.Blocks() {
+		if !b.Reclaimable() {
+			bytes += mem.WholePages(b.Size())
+		}
+	}
+	return bytes
+}
+
+// Pinned returns the bytes that Settle will make a limit count for these data.
+func (f *Files) Pinned(data [][]byte) (bytes int64) {
+	for _, b := range f.Blocks() {
+		if b.Kind() == mem.File && b.Reclaimable() {
+			bytes += b.Kept(data)
+		}
+	}
+	return bytes
+}
+
 // open maps all files in full for one more reader.
 func (f *Files) open() error {
 	if f.readers == 0 || f.partial {

@@ -151,6 +151,7 @@ type Code struct {
 	Machine Machine
 	Kernels []Kernel
 	Bytes   int64        // of executable memory
+	Place   func() error // takes executable memory, before the kernels run; nil if that is done, or none is needed
 	Release func() error // frees executable memory; nil if there is none
 	Held    func() int64 // returns the bytes of executable memory that the system counts; nil if there is none
 	Left    []Left       // kernels that the machine's generator refused, and a more general one compiled

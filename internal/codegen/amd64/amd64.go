@@ -26,10 +26,23 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// Compile makes the kernels of a module ready, in their order, for a processor with the machine's features. Kernels
-// that it has no code for are compiled by package portable: Left says which, and why. The error is a *diag.Error of
-// kind ErrUnsupported: for kernels of blocks of threads, and if the system gives no executable pages.
+// Compile is Generate, and places the code.
 func Compile(m *loop.Module, machine target.Machine) (*target.Code, error) {
+	code, err := Generate(m, machine)
+	if err == nil && code.Place != nil {
+		err = code.Place()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return code, nil
+}
+
+// Generate makes the kernels of a module, in their order, for a processor with the machine's features. They can run
+// once the code is placed. Kernels that it has no code for are compiled by package portable: Left says which, and why.
+// The error, here and of Place, is a *diag.Error of kind ErrUnsupported: for kernels of blocks of threads, and if the
+// system gives no executable pages.
+func Generate(m *loop.Module, machine target.Machine) (*target.Code, error) {
 	if !call.Supported {
 		return nil, diag.Unsupportedf("machine code for amd64 on another processor")
 	}
@@ -68,12 +81,18 @@ func Compile(m *loop.Module, machine target.Machine) (*target.Code, error) {
 	for i, k := range others.Kernels {
 		code.Kernels[indices[i]] = k
 	}
-	block, err := routines.load(m.Name)
-	if err != nil {
-		return nil, err
+	if routines.seal(); len(routines.bytes) == 0 {
+		return code, nil
 	}
-	if block != nil {
-		code.Bytes, code.Release, code.Held = int64(len(routines.bytes)), block.Close, func() int64 { return held(block) }
+	code.Bytes = int64(len(routines.bytes))
+	code.Place = func() error {
+		block, err := routines.load(m.Name)
+		if err != nil {
+			return err
+		}
+		code.Place, code.Release, code.Held = nil, block.Close, func() int64 { return held(block) }
+		routines.bytes = nil
+		return nil
 	}
 	return code, nil
 }
@@ -153,6 +172,8 @@ type routines struct {
 	nests []*nest
 	at    []int
 	pause *pauser // of the kernels that pause; nil if no kernel does
+	// saveAt and resumeAt are the offsets of the pause's entries, once the routines are sealed.
+	saveAt, resumeAt int
 }
 
 // pauser is the routine by which kernels pause: the addresses of the code that saves registers, and that restores them.
@@ -195,18 +216,17 @@ func (r *routines) add(k *kernel) {
 	}
 }
 
-// load maps all routines as executable pages and sets the nests' entries; nil if there is no code.
-func (r *routines) load(label string) (*mem.Block, error) {
-	if len(r.bytes) == 0 {
-		return nil, nil
-	}
-	saveAt, resumeAt := 0, 0
+// seal appends the routine by which kernels pause, if any does.
+func (r *routines) seal() {
 	if r.pause != nil {
 		code, resume := r.pause.isa.pauseCode()
-		saveAt = len(r.bytes)
-		resumeAt = saveAt + resume
+		r.saveAt, r.resumeAt = len(r.bytes), len(r.bytes)+resume
 		r.bytes = append(r.bytes, code...)
 	}
+}
+
+// load maps all routines, which are sealed, as executable pages and sets the nests' entries.
+func (r *routines) load(label string) (*mem.Block, error) {
 	block, err := mem.MapCode(label, r.bytes)
 	if err != nil {
 		return nil, err
@@ -215,7 +235,8 @@ func (r *routines) load(label string) (*mem.Block, error) {
 		n.entry = uintptr(block.Pointer()) + uintptr(r.at[i])
 	}
 	if r.pause != nil {
-		r.pause.save, r.pause.resume = uintptr(block.Pointer())+uintptr(saveAt), uintptr(block.Pointer())+uintptr(resumeAt)
+		base := uintptr(block.Pointer())
+		r.pause.save, r.pause.resume = base+uintptr(r.saveAt), base+uintptr(r.resumeAt)
 	}
 	return block, nil
 }

@@ -75,6 +75,7 @@ func probe(t testing.TB, b *builder) *kernel {
 	r := &routines{}
 	k := &kernel{nests: []nest{{code: code}}}
 	r.add(k)
+	r.seal()
 	block, err := r.load("probe")
 	if err != nil {
 		t.Skip(err)

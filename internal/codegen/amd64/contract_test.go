@@ -29,6 +29,7 @@ func compiled(t testing.TB, k *loop.Kernel, i *isa) *kernel {
 	}
 	r := &routines{}
 	r.add(c)
+	r.seal()
 	block, err := r.load("test")
 	if err != nil {
 		t.Skip("the system gives no executable pages: ", err)

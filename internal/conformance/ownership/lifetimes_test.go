@@ -138,6 +138,7 @@ var uses = map[string]func(ctx context.Context, w *lives) error{
 	"Call.Run": func(ctx context.Context, w *lives) error { return w.call.Run(ctx) },
 
 	"Memory.Asked":      func(_ context.Context, w *lives) error { _, err := w.memory.Asked(1, w.dims); return err },
+	"Memory.Call":       func(_ context.Context, w *lives) error { _, err := w.memory.Call(w.dims); return err },
 	"Memory.Copies":     func(_ context.Context, w *lives) error { _, err := w.memory.Copies(); return err },
 	"Program.Laid":      func(_ context.Context, w *lives) error { w.program.Laid(); return nil },
 	"Memory.PageFolder": func(_ context.Context, w *lives) error { w.memory.PageFolder(); return nil },
@@ -196,6 +197,7 @@ var uses = map[string]func(ctx context.Context, w *lives) error{
 		return c.Close()
 	},
 	"Program.Observe":    func(ctx context.Context, w *lives) error { _, err := w.program.Observe(ctx, w.in); return err },
+	"Program.Trim":       func(_ context.Context, w *lives) error { _, err := w.program.Trim(); return err },
 	"Program.Operations": func(_ context.Context, w *lives) error { _ = w.program.Operations().String(); return nil },
 	"Program.Outputs":    func(_ context.Context, w *lives) error { w.program.Outputs(); return nil },
 	"Program.Plan":       func(_ context.Context, w *lives) error { _, err := w.program.Plan(w.dims); return err },
