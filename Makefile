@@ -41,13 +41,13 @@ demo: build ## build the command and run it on the digits
 
 .PHONY: test
 test: SHORT := -short
-test: fresh format vet weirvet metrics conformance python ## all tests on this system, long ones in a short form
+test: fresh format vet weirvet metrics serve conformance python ## all tests on this system, long ones in a short form
 	@$(GO) run ./internal/lint/leftout -say $(ENDINGS)
 	@echo "== all tests passed; make test-all runs the long forms, other systems, drivers and Pythons, and PyTorch"
 
 # Disk for PyTorch, and an hour or more, are needed.
 .PHONY: test-all
-test-all: fresh format vet weirvet metrics cross test-386 test-wasm test-race second-driver conformance python torch pythons ## every test there is, whole
+test-all: fresh format vet weirvet metrics serve cross test-386 test-wasm test-race second-driver conformance python torch pythons ## every test there is, whole
 	@$(GO) run ./internal/lint/leftout -say $(ENDINGS)
 	@echo "   longer runs, each of which has a short form that ran: docs/robustness.md, CONTRIBUTING.md"
 	@echo "== all tests passed"
@@ -83,12 +83,19 @@ weirvet: | .cache ## the leak finder: its tests, then its verdict on this reposi
 	@$(GO) vet -vettool=$$PWD/.cache/weirvet ./...
 	@cd $(VET) && $(GO) vet -vettool=../../.cache/weirvet ./...
 	@cd metrics && $(GO) vet -vettool=../.cache/weirvet ./...
+	@cd serve && $(GO) vet -vettool=../.cache/weirvet ./...
 
 # metrics is a module of its own too: its go.work builds it against this repository.
 .PHONY: metrics
 metrics: ## Prometheus and OpenTelemetry: the module's tests
 	@echo "== metrics"
 	@cd metrics && $(GO) vet ./... && $(GO) test ./...
+
+# serve is a module of its own too.
+.PHONY: serve
+serve: ## the inference server: the module's tests
+	@echo "== serve"
+	@cd serve && $(GO) vet ./... && $(GO) test $(SHORT) ./...
 
 # SwiftShader, of Debian's chromium-common, has other limits, other types and another compiler than the first driver.
 SWIFTSHADER := /usr/lib/chromium/vk_swiftshader_icd.json

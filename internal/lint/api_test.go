@@ -19,7 +19,7 @@ import (
 // changes unnoticed, and checks that each has a comment.
 func TestAPI(t *testing.T) {
 	t.Chdir(root)
-	for _, folder := range []string{".", "array", "batch", "dlpack", "files", "metrics", "nn", "train"} {
+	for _, folder := range []string{".", "array", "batch", "dlpack", "files", "metrics", "nn", "serve", "train"} {
 		t.Run(folder, func(t *testing.T) { holdAPI(t, folder) })
 	}
 }

@@ -31,7 +31,7 @@ type Package struct {
 type Size struct {
 	Name  string // file, or file:line function
 	Lines int
-	Table bool // it is marked as a table
+	Table bool // it is marked as a table, or a tool wrote it
 }
 
 // Read parses every Go file below the module's root, and of the other modules that are rooms. It leaves out other
@@ -155,7 +155,7 @@ func (p *Package) add(file string, source []byte) error {
 		}
 		imports[name] = append(imports[name], file)
 	}
-	wholeTable := false
+	wholeTable := ast.IsGenerated(syntax)
 	for _, group := range syntax.Comments {
 		wholeTable = wholeTable || group.Pos() < syntax.Package && marked(group)
 	}

@@ -37,8 +37,12 @@ func longLines(set *token.FileSet, syntax *ast.File, file string, source []byte)
 }
 
 // misnamedDocs returns the doc comments of a file's functions, types and single variables and constants that do not
-// begin with the name that they document. Examples are exempt: go doc shows their comments as prose above the code.
+// begin with the name that they document. Examples are exempt: go doc shows their comments as prose above the code. So
+// are generated files.
 func misnamedDocs(set *token.FileSet, syntax *ast.File, file string) (faults []string) {
+	if ast.IsGenerated(syntax) {
+		return nil
+	}
 	check := func(doc *ast.CommentGroup, name *ast.Ident) {
 		words := strings.Fields(doc.Text())
 		if example := strings.HasPrefix(name.Name, "Example"); !example && len(words) > 0 &&

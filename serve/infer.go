@@ -1,0 +1,370 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unsafe"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/serve/internal/catalogue"
+	"github.com/weirml/weir/serve/internal/ledger"
+	"github.com/weirml/weir/serve/internal/oip"
+)
+
+// exchange is one request and its response, and the memory that they hold.
+type exchange struct {
+	server  *Server
+	from    string // the client, for fairness
+	buffers []*ledger.Buffer
+	tensors []*weir.Tensor
+	leave   []func()
+}
+
+// close gives everything back, after the response was written.
+func (x *exchange) close() {
+	x.closeInputs()
+	for _, b := range x.buffers {
+		b.Close()
+	}
+	x.buffers = nil
+}
+
+// closeInputs ends the loan of the inputs.
+func (x *exchange) closeInputs() {
+	for _, t := range x.tensors {
+		t.Close()
+	}
+	for _, leave := range x.leave {
+		leave()
+	}
+	x.tensors, x.leave = nil, nil
+}
+
+// body returns memory for a request's body, and waits for it.
+func (x *exchange) body(ctx context.Context, bytes int64) ([]byte, error) {
+	if most := x.server.options.MostBody; most > 0 && bytes > most {
+		return nil, &tooLarge{bytes, most}
+	}
+	b, err := x.server.bodies.Get(ctx, bytes)
+	if err != nil {
+		return nil, err
+	}
+	x.buffers = append(x.buffers, b)
+	return b.Bytes(), nil
+}
+
+// now is a context that has ended: memory is taken at once or refused.
+var now = func() context.Context {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(errors.New("the server is busy"))
+	return ctx
+}()
+
+// more returns memory for elements of a request whose body is held already: nothing waits for memory of a kind that it
+// holds.
+func (x *exchange) more(bytes int64) ([]byte, error) { return x.body(now, bytes) }
+
+// outcome is what a request's counters need.
+type outcome struct {
+	phases catalogue.Phases
+	rows   int
+	joined bool
+}
+
+// infer answers a request. The response's elements are valid until the exchange is closed.
+func (x *exchange) infer(ctx context.Context, r *oip.Request) (response *oip.Response, err error) {
+	began := time.Now()
+	v, err := x.server.catalogue.Use(r.Model, r.Version)
+	if err != nil {
+		return nil, err
+	}
+	defer v.Leave()
+	var o outcome
+	defer func() {
+		if err == nil {
+			v.Stats.Answered(o.rows, time.Since(began), o.phases, o.joined)
+		} else {
+			f := failureOf(err)
+			v.Stats.Failed(f.kind, time.Since(began))
+			x.server.errors.add(v.Model, f)
+		}
+	}()
+	priority, _ := r.Parameters.Int("priority")
+	micros, _ := r.Parameters.Int("timeout")
+	if wait := v.Timeout(time.Duration(min(max(micros, 0), 1<<40)) * time.Microsecond); wait > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, wait, errTimeout)
+		defer cancel()
+	}
+	in, err := x.inputs(v, r)
+	if err != nil {
+		return nil, err
+	}
+	wanted, err := x.wanted(v, r)
+	if err != nil {
+		return nil, err
+	}
+	dims, err := v.Program.Bind(in)
+	if err != nil {
+		return nil, err
+	}
+	places, err := x.place(ctx, v, dims, wanted)
+	if err != nil {
+		return nil, x.sizes(v, dims, err)
+	}
+	o.phases.Input = time.Since(began)
+	if err := v.Enter(ctx, int(priority), x.from); err != nil {
+		return nil, err
+	}
+	o.phases.Queue = time.Since(began) - o.phases.Input
+	out, joined, err := run(ctx, v, in, dims)
+	v.Done()
+	o.phases.Infer = time.Since(began) - o.phases.Input - o.phases.Queue
+	if err != nil {
+		return nil, x.sizes(v, dims, err)
+	}
+	response = &oip.Response{Model: v.Model, Version: v.Name(), ID: r.ID}
+	for i, w := range wanted {
+		t, err := x.output(v, out, w, places[i])
+		if err != nil {
+			return nil, errors.Join(err, out.Close())
+		}
+		response.Outputs = append(response.Outputs, t)
+	}
+	err = out.Close()
+	x.server.ledger.Settle()
+	x.closeInputs()
+	o.phases.Output = time.Since(began) - o.phases.Input - o.phases.Queue - o.phases.Infer
+	o.joined, o.rows = joined, rowsOf(r)
+	return response, err
+}
+
+// rowsOf returns the rows of a request, 1 if its first input has no axis.
+func rowsOf(r *oip.Request) int {
+	if len(r.Inputs) > 0 && len(r.Inputs[0].Shape) > 0 {
+		return r.Inputs[0].Shape[0]
+	}
+	return 1
+}
+
+// run runs a request, together with others if it may be joined.
+func run(ctx context.Context, v *catalogue.Version, in weir.Inputs, dims weir.Dims) (out weir.Outputs, joined bool,
+	err error) {
+	if rows := dims[v.Rows]; v.Batcher != nil && rows > 0 && rows <= int64(v.MostRows) {
+		results, err := v.Batcher.Run(ctx, in)
+		if err != nil {
+			return nil, true, cause(ctx, err)
+		}
+		return results, true, nil
+	}
+	results, err := v.Program.Run(ctx, in)
+	if err != nil {
+		return nil, false, cause(ctx, err)
+	}
+	return results, false, nil
+}
+
+// cause replaces the error of a context that has ended by its cause.
+func cause(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return fmt.Errorf("%w (%w)", context.Cause(ctx), err)
+	}
+	return err
+}
+
+// inputs returns a request's tensors as arguments, which lie in its body, in shared memory, or in memory of their own
+// if
+// they are not aligned there.
+func (x *exchange) inputs(v *catalogue.Version, r *oip.Request) (weir.Inputs, error) {
+	in := make(weir.Inputs, len(r.Inputs))
+	for i := range r.Inputs {
+		t := &r.Inputs[i]
+		at := slices.IndexFunc(v.Inputs, func(i weir.Info) bool { return i.Name == t.Name })
+		switch {
+		case at < 0:
+			return nil, oip.Errorf("model %s has no input %q; it has %s", v.Model, t.Name, namesOf(v.Inputs))
+		case in[t.Name] != nil:
+			return nil, oip.Errorf("input %q is there twice", t.Name)
+		case t.DType != v.Inputs[at].DType:
+			return nil, oip.Errorf("input %q is %s, and the model's is %s", t.Name, oip.Name(t.DType),
+				oip.Name(v.Inputs[at].DType))
+		}
+		if t.Region != nil {
+			data, leave, err := x.server.regions.use(t.Region)
+			if err != nil {
+				return nil, err
+			}
+			x.leave = append(x.leave, leave)
+			t.Data = data
+			if err := t.CheckData(); err != nil {
+				return nil, err
+			}
+		}
+		tensor, err := x.tensor(t)
+		if err != nil {
+			return nil, err
+		}
+		x.tensors = append(x.tensors, tensor)
+		in[t.Name] = tensor
+	}
+	return in, nil
+}
+
+// tensor returns a tensor over an input's data.
+func (x *exchange) tensor(t *oip.Tensor) (*weir.Tensor, error) {
+	if t.DType == weir.StringType {
+		var texts []string
+		for text := range oip.Texts(t.Data) {
+			texts = append(texts, unsafe.String(unsafe.SliceData(text), len(text))) // the body stays until the run has ended
+		}
+		return weir.FromSlice(texts, t.Shape...)
+	}
+	if len(t.Data) == 0 {
+		return weir.New(t.DType, t.Shape...)
+	}
+	if uintptr(unsafe.Pointer(&t.Data[0]))%uintptr(max(1, t.DType.Size())) != 0 {
+		memory, err := x.more(int64(len(t.Data)))
+		if err != nil {
+			return nil, err
+		}
+		copy(memory, t.Data)
+		t.Data = memory
+	}
+	return weir.Foreign(t.DType, unsafe.Pointer(&t.Data[0]), weir.ReadOnly, nil, t.Shape...)
+}
+
+// namesOf lists the names of inputs or outputs.
+func namesOf(list []weir.Info) string {
+	var all []string
+	for _, i := range list {
+		all = append(all, i.String())
+	}
+	return strings.Join(all, "; ")
+}
+
+// wanted returns the outputs that a request asks for, by index of the program's outputs.
+func (x *exchange) wanted(v *catalogue.Version, r *oip.Request) ([]want, error) {
+	var list []want
+	if len(r.Outputs) == 0 {
+		for i, info := range v.Outputs {
+			list = append(list, want{Wanted: oip.Wanted{Name: info.Name, Binary: r.AllBinary}, info: info, at: i})
+		}
+		return list, nil
+	}
+	for _, w := range r.Outputs {
+		at := slices.IndexFunc(v.Outputs, func(i weir.Info) bool { return i.Name == w.Name })
+		if at < 0 {
+			return nil, oip.Errorf("model %s has no output %q; it has %s", v.Model, w.Name, namesOf(v.Outputs))
+		}
+		if slices.ContainsFunc(list, func(other want) bool { return other.at == at }) {
+			return nil, oip.Errorf("output %q is asked for twice", w.Name)
+		}
+		list = append(list, want{Wanted: w, info: v.Outputs[at], at: at})
+	}
+	return list, nil
+}
+
+// want is an output that a request asks for.
+type want struct {
+	oip.Wanted
+	info weir.Info
+	at   int
+}
+
+// place returns memory for the outputs, nil for one whose size only the run knows. It waits for room.
+func (x *exchange) place(ctx context.Context, v *catalogue.Version, dims weir.Dims, list []want) ([][]byte, error) {
+	places := make([][]byte, len(list))
+	for i, w := range list {
+		if w.info.Kind != weir.TensorKind {
+			return nil, oip.Errorf("output %q is no tensor, and the protocol has tensors only: %s", w.Name, w.info)
+		}
+		if w.Region != nil {
+			data, leave, err := x.server.regions.use(w.Region)
+			if err != nil {
+				return nil, err
+			}
+			x.leave = append(x.leave, leave)
+			places[i] = data
+			continue
+		}
+		bytes, ok := v.OutputBytes(w.at, dims)
+		if !ok || w.info.DType == weir.StringType {
+			continue
+		}
+		b, err := x.server.responses.Get(ctx, bytes)
+		if err != nil {
+			return nil, err
+		}
+		x.buffers = append(x.buffers, b)
+		places[i] = b.Bytes()
+	}
+	return places, nil
+}
+
+// output copies an output to its place, or to memory of its own if it has none.
+func (x *exchange) output(v *catalogue.Version, out weir.Outputs, w want, place []byte) (t oip.Tensor, err error) {
+	result := out.Get(w.Name)
+	if result == nil {
+		return t, oip.Errorf("output %q has no value in this run, and the protocol has tensors only", w.Name)
+	}
+	t = oip.Tensor{Name: w.Name, DType: result.DType(), Shape: result.Shape(), Binary: w.Binary, Region: w.Region}
+	if w.Classes > 0 {
+		return x.classes(result, w)
+	}
+	if t.DType == weir.StringType {
+		return x.texts(result, t, place)
+	}
+	data := result.Bytes()
+	if w.Region != nil && len(data) > len(place) {
+		return t, oip.Errorf("output %q has %d bytes, and its shared memory %d", w.Name, len(data), len(place))
+	}
+	if w.Region == nil && len(data) > len(place) {
+		if place, err = x.late(int64(len(data))); err != nil {
+			return t, err
+		}
+	}
+	t.Data = place[:copy(place, data)]
+	if w.Region != nil {
+		t.Region = &oip.Region{Name: w.Region.Name, Offset: w.Region.Offset, Size: int64(len(t.Data))}
+	}
+	return t, nil
+}
+
+// late returns memory for an output whose size only the run knew. It does not wait, since the run is held meanwhile.
+func (x *exchange) late(bytes int64) ([]byte, error) {
+	b, err := x.server.responses.Get(now, bytes)
+	if err != nil {
+		return nil, err
+	}
+	x.buffers = append(x.buffers, b)
+	return b.Bytes(), nil
+}
+
+// texts encodes an output of strings.
+func (x *exchange) texts(result *weir.Tensor, t oip.Tensor, place []byte) (oip.Tensor, error) {
+	list, err := weir.View[string](result)
+	if err != nil {
+		return t, err
+	}
+	size := oip.TextsSize(list)
+	if size < 0 || t.Region != nil && size > int64(len(place)) {
+		return t, oip.Errorf("output %q has strings of %d bytes, and its memory %d", t.Name, size, len(place))
+	}
+	if t.Region == nil {
+		if place, err = x.late(size); err != nil {
+			return t, err
+		}
+	}
+	t.Data = place[:0]
+	for _, s := range list {
+		t.Data = oip.AppendText(t.Data, s)
+	}
+	if t.Region != nil {
+		t.Region = &oip.Region{Name: t.Region.Name, Offset: t.Region.Offset, Size: size}
+	}
+	return t, nil
+}

@@ -1,0 +1,112 @@
+package catalogue
+
+import (
+	"sync"
+	"time"
+
+	"github.com/weirml/weir/serve/internal/oip"
+)
+
+// Stats are a version's counters.
+type Stats struct {
+	mu         sync.Mutex
+	success    duration
+	fail       duration
+	queue      duration
+	input      duration
+	infer      duration
+	output     duration
+	rows       uint64 // of requests that succeeded
+	executions uint64 // runs of requests that are not joined
+	last       time.Time
+	failures   map[string]uint64 // by the kind of error
+}
+
+// duration is a number of times and their sum.
+type duration struct {
+	count uint64
+	sum   time.Duration
+}
+
+func (d *duration) add(took time.Duration) {
+	d.count++
+	d.sum += took
+}
+
+func (d *duration) message() *oip.StatisticDuration {
+	return &oip.StatisticDuration{Count: d.count, Ns: uint64(d.sum)}
+}
+
+// Phases are the times that a request took: from its admission to the turn, for its inputs, for the run, and for the
+// outputs.
+type Phases struct{ Queue, Input, Infer, Output time.Duration }
+
+// Answered counts a request that got its answer. joined says that it ran in a Batcher, which counts the runs.
+func (s *Stats) Answered(rows int, took time.Duration, p Phases, joined bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.success.add(took)
+	s.queue.add(p.Queue)
+	s.input.add(p.Input)
+	s.infer.add(p.Infer)
+	s.output.add(p.Output)
+	s.rows += uint64(rows)
+	if !joined {
+		s.executions++
+	}
+	s.last = time.Now()
+}
+
+// Failed counts a request that failed, by the kind of its error.
+func (s *Stats) Failed(kind string, took time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fail.add(took)
+	if s.failures == nil {
+		s.failures = map[string]uint64{}
+	}
+	s.failures[kind]++
+}
+
+// Message returns the counters as the protocol has them.
+func (v *Version) Message() *oip.ModelStatistics {
+	s := &v.Stats
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := &oip.ModelStatistics{Name: v.Model, Version: v.Name(), InferenceCount: s.rows, ExecutionCount: s.executions,
+		InferenceStats: &oip.InferStatistics{Success: s.success.message(), Fail: s.fail.message(), Queue: s.queue.message(),
+			ComputeInput: s.input.message(), ComputeInfer: s.infer.message(), ComputeOutput: s.output.message(),
+			CacheHit: &oip.StatisticDuration{}, CacheMiss: &oip.StatisticDuration{}}}
+	if !s.last.IsZero() {
+		m.LastInference = uint64(s.last.UnixMilli())
+	}
+	if v.Batcher != nil {
+		m.ExecutionCount += uint64(v.Batcher.Stats().RunRows.Count)
+	}
+	fixed, calls := v.Bytes()
+	m.MemoryUsage = []*oip.MemoryUsage{{Type: "weights and code", ByteSize: uint64(fixed)},
+		{Type: "calls", ByteSize: uint64(calls)}}
+	return m
+}
+
+// Counters are a version's counters, for metrics.
+type Counters struct {
+	Success, Fail, Rows, Executions                          uint64
+	SuccessTime, QueueTime, InputTime, InferTime, OutputTime time.Duration
+	Failures                                                 map[string]uint64
+}
+
+// Counters returns a copy of the counters.
+func (v *Version) Counters() Counters {
+	m := v.Message()
+	s := &v.Stats
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := Counters{Success: s.success.count, Fail: s.fail.count, Rows: s.rows, Executions: m.ExecutionCount,
+		SuccessTime: s.success.sum, QueueTime: s.queue.sum, InputTime: s.input.sum, InferTime: s.infer.sum,
+		OutputTime: s.output.sum, Failures: map[string]uint64{}}
+	for kind, n := range s.failures {
+		c.Failures[kind] = n
+	}
+	return c
+}

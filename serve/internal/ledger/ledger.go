@@ -1,0 +1,346 @@
+// Package ledger divides a server's memory. Everything that the server holds outside Go's heap is taken from one limit
+// before it is allocated: a take waits for room, asks for idle memory to be released, or is refused with the numbers.
+//
+// Memory is of four kinds, and owners wait for it in an order that excludes deadlocks. The memory of a model is held
+// until it is unloaded. The owner of a request's body may wait for the memory of its response, and that of a response
+// for a call; a call needs nothing else to end. All bodies get at most a quarter of what models leave, all responses
+// another quarter, so that calls always have the other half.
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/weirml/weir"
+)
+
+// Kind is a kind of memory.
+type Kind int
+
+// The kinds of memory.
+const (
+	Model    Kind = iota // weights and code
+	Call                 // arenas, outputs and scratch of runs, also of idle ones
+	Body                 // requests, also idle buffers for them
+	Response             // responses, also idle buffers for them
+	kinds
+)
+
+// String returns the kind's name, for metrics and errors.
+func (k Kind) String() string { return [...]string{"model", "call", "body", "response"}[k] }
+
+// Ledger is the list of a server's memory. Any goroutine may use it.
+type Ledger struct {
+	mu       sync.Mutex
+	limit    int64
+	held     [kinds]int64
+	peak     int64
+	accounts map[*Account]bool
+	waiting  [queues][]*waiter // in the order of arrival
+	idle     []func(bytes int64)
+	refusals int64
+	waiters  atomic.Int32 // takes that wait
+}
+
+// waiter is a Take that waits.
+type waiter struct {
+	account *Account
+	bytes   int64
+	ready   chan struct{} // closed once the bytes are taken, or can never be
+	refused error
+}
+
+// Refused is the error of a take. It is a weir.ErrMemory.
+type Refused struct {
+	Kind        Kind
+	Account     string // the name of the account
+	Need        int64  // the bytes that were asked for
+	Limit       int64  // the bytes that this kind may have at most, beside the loaded models
+	Held        int64  // the bytes that the ledger holds
+	Never       bool   // it does not fit even when nothing else runs
+	Waited      error  // the context's error, if the take waited
+	Reclaimable int64  // of a model: the bytes of the other models
+}
+
+// Error returns the numbers.
+func (r *Refused) Error() string {
+	if r.Never {
+		return fmt.Sprintf("%s needs %d bytes for a %s, and at most %d are there beside what models hold", r.Account, r.Need,
+			r.Kind, r.Limit)
+	}
+	return fmt.Sprintf("%s needs %d bytes for a %s; %d of %d bytes are held, and none became free in time: %v", r.Account,
+		r.Need, r.Kind, r.Held, r.Limit, r.Waited)
+}
+
+// Unwrap returns weir.ErrMemory, and the context's error if the take waited.
+func (r *Refused) Unwrap() []error {
+	if r.Waited != nil {
+		return []error{weir.ErrMemory, r.Waited}
+	}
+	return []error{weir.ErrMemory}
+}
+
+// New returns a ledger with a limit in bytes.
+func New(limit int64) *Ledger { return &Ledger{limit: limit, accounts: map[*Account]bool{}} }
+
+// Idle registers a function that releases idle memory, about as many bytes as it is asked for, and gives them back to
+// their account. It is called without locks, when a take does not fit.
+func (l *Ledger) Idle(release func(bytes int64)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.idle = append(l.idle, release)
+}
+
+// Settle has idle memory released if a take waits. Whoever makes memory idle calls it afterwards.
+func (l *Ledger) Settle() {
+	if l.waiters.Load() == 0 {
+		return
+	}
+	l.mu.Lock()
+	var first *waiter
+	for _, queue := range l.waiting {
+		if len(queue) > 0 && first == nil {
+			first = queue[0]
+		}
+	}
+	l.mu.Unlock()
+	if first != nil {
+		l.release(first.account.kind, first.bytes)
+	}
+}
+
+// Account is the memory of one owner: a model's weights, its calls, or all bodies. It implements the interface that
+// programs take their memory from.
+type Account struct {
+	ledger *Ledger
+	kind   Kind
+	name   string
+	held   int64
+}
+
+// Account returns a new account. It is in lists until it is closed.
+func (l *Ledger) Account(kind Kind, name string) *Account {
+	a := &Account{ledger: l, kind: kind, name: name}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.accounts[a] = true
+	return a
+}
+
+// Close removes an account that holds nothing, and returns the bytes that it holds.
+func (a *Account) Close() (held int64) {
+	a.ledger.mu.Lock()
+	defer a.ledger.mu.Unlock()
+	delete(a.ledger.accounts, a)
+	return a.held
+}
+
+// Held returns the bytes that the account holds.
+func (a *Account) Held() int64 {
+	a.ledger.mu.Lock()
+	defer a.ledger.mu.Unlock()
+	return a.held
+}
+
+// Most returns the bytes that an account of a kind could hold now if no other call ran and no body was held.
+func (l *Ledger) Most(kind Kind) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.most(kind)
+}
+
+// most is Most, under the lock.
+func (l *Ledger) most(kind Kind) int64 {
+	free := l.limit - l.held[Model]
+	if kind == Body || kind == Response {
+		return free / 4
+	}
+	return free
+}
+
+// fits reports whether bytes of a kind fit now, under the lock.
+func (l *Ledger) fits(kind Kind, bytes int64) bool {
+	return bytes <= l.free(kind)
+}
+
+// free returns the bytes of a kind that can be taken now, under the lock.
+func (l *Ledger) free(kind Kind) int64 {
+	free := l.limit - l.sum()
+	if kind == Body || kind == Response {
+		free = min(free, l.most(kind)-l.held[kind])
+	}
+	return free
+}
+
+// Take takes bytes for the account. If they do not fit, it has idle memory released, and then waits until they fit or
+// ctx ends. A context that has ended means that it does not wait. The error is a *Refused.
+func (a *Account) Take(ctx context.Context, bytes int64) error {
+	if bytes <= 0 {
+		return nil
+	}
+	l := a.ledger
+	if l.take(a, bytes) {
+		return nil
+	}
+	l.release(a.kind, bytes)
+	l.mu.Lock()
+	l.serve()
+	queue := &l.waiting[queueOf(a.kind)]
+	if len(*queue) == 0 && l.fits(a.kind, bytes) {
+		l.hold(a, bytes)
+		l.mu.Unlock()
+		return nil
+	}
+	if bytes > l.most(a.kind) {
+		defer l.mu.Unlock()
+		l.refusals++
+		return &Refused{Kind: a.kind, Account: a.name, Need: bytes, Limit: l.most(a.kind), Held: l.sum(), Never: true,
+			Reclaimable: l.held[Model]}
+	}
+	w := &waiter{account: a, bytes: bytes, ready: make(chan struct{})}
+	*queue = append(*queue, w)
+	l.waiters.Add(1)
+	defer l.waiters.Add(-1)
+	l.mu.Unlock()
+	select {
+	case <-w.ready:
+		return w.refused
+	case <-ctx.Done():
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case <-w.ready: // at the same time
+		return w.refused
+	default:
+	}
+	*queue = slices.DeleteFunc(*queue, func(other *waiter) bool { return other == w })
+	l.refusals++
+	err := &Refused{Kind: a.kind, Account: a.name, Need: bytes, Limit: l.limit, Held: l.sum(), Waited: context.Cause(ctx)}
+	l.serve()
+	return err
+}
+
+// queues is the number of queues: models wait with calls.
+const queues = 3
+
+// queueOf returns the index of the queue for a kind: nobody waits behind an owner who may wait for it.
+func queueOf(kind Kind) int { return max(0, int(kind-Call)) }
+
+// take takes bytes if they fit and nobody waits for memory of the kind.
+func (l *Ledger) take(a *Account, bytes int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.waiting[queueOf(a.kind)]) > 0 || !l.fits(a.kind, bytes) {
+		return false
+	}
+	l.hold(a, bytes)
+	return true
+}
+
+// hold adds bytes to an account, under the lock.
+func (l *Ledger) hold(a *Account, bytes int64) {
+	a.held += bytes
+	l.held[a.kind] += bytes
+	l.peak = max(l.peak, l.sum())
+}
+
+// sum returns the bytes that are held, under the lock.
+func (l *Ledger) sum() (all int64) {
+	for _, bytes := range l.held {
+		all += bytes
+	}
+	return all
+}
+
+// release has idle memory released until bytes fit or nothing is left.
+func (l *Ledger) release(kind Kind, bytes int64) {
+	l.mu.Lock()
+	idle := slices.Clone(l.idle)
+	l.mu.Unlock()
+	for _, release := range idle {
+		l.mu.Lock()
+		missing := bytes - l.free(kind)
+		l.mu.Unlock()
+		if missing <= 0 {
+			return
+		}
+		release(missing)
+	}
+}
+
+// Give returns bytes of the account.
+func (a *Account) Give(bytes int64) {
+	if bytes <= 0 {
+		return
+	}
+	l := a.ledger
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if a.held -= bytes; a.held < 0 {
+		panic(fmt.Sprintf("account %s gave back %d bytes more than it took", a.name, -a.held))
+	}
+	l.held[a.kind] -= bytes
+	l.serve()
+}
+
+// serve gives waiters their bytes in the order of arrival, as far as they fit; those of runs first. It is called under
+// the lock.
+func (l *Ledger) serve() {
+	for i := range l.waiting {
+		for len(l.waiting[i]) > 0 {
+			w := l.waiting[i][0]
+			if l.fits(w.account.kind, w.bytes) {
+				l.hold(w.account, w.bytes)
+			} else if w.bytes > l.most(w.account.kind) { // a model was loaded meanwhile
+				l.refusals++
+				w.refused = &Refused{Kind: w.account.kind, Account: w.account.name, Need: w.bytes,
+					Limit: l.most(w.account.kind), Held: l.sum(), Never: true, Reclaimable: l.held[Model]}
+			} else {
+				break
+			}
+			l.waiting[i] = l.waiting[i][1:]
+			close(w.ready)
+		}
+	}
+}
+
+// Row is a line of the ledger.
+type Row struct {
+	Kind  Kind
+	Name  string
+	Bytes int64
+}
+
+// State is the ledger at an instant.
+type State struct {
+	Limit, Held, Peak int64
+	Waiting           int   // takes that wait
+	Refusals          int64 // takes that were refused
+	Rows              []Row // the accounts, largest first
+}
+
+// State returns the ledger now.
+func (l *Ledger) State() State {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := State{Limit: l.limit, Held: l.sum(), Peak: l.peak, Waiting: int(l.waiters.Load()),
+		Refusals: l.refusals}
+	for a := range maps.Keys(l.accounts) {
+		s.Rows = append(s.Rows, Row{a.kind, a.name, a.held})
+	}
+	slices.SortFunc(s.Rows, func(x, y Row) int {
+		switch {
+		case x.Bytes != y.Bytes:
+			return int(min(1, max(-1, y.Bytes-x.Bytes)))
+		case x.Kind != y.Kind:
+			return int(x.Kind - y.Kind)
+		}
+		return len(x.Name) - len(y.Name)
+	})
+	return s
+}

@@ -1,0 +1,367 @@
+package serve
+
+import (
+	"bytes"
+	"compress/gzip"
+	"compress/zlib"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/weirml/weir/serve/internal/oip"
+)
+
+const (
+	headerLength = "Inference-Header-Content-Length"
+	mostText     = 1 << 20 // bytes of a body that is no request for inference
+)
+
+// routes returns the handler of everything that HTTP carries.
+func (s *Server) routes(manage bool) http.Handler {
+	api := &service{server: s, manage: manage}
+	mux := http.NewServeMux()
+	get := func(pattern string, call func(ctx context.Context, r *http.Request) (proto.Message, error)) {
+		mux.HandleFunc("GET "+pattern, func(w http.ResponseWriter, r *http.Request) {
+			m, err := call(r.Context(), r)
+			s.reply(w, r, m, err)
+		})
+	}
+	name := func(r *http.Request) (model, version string) { return r.PathValue("model"), r.PathValue("version") }
+	get("/v2", func(ctx context.Context, r *http.Request) (proto.Message, error) {
+		return api.ServerMetadata(ctx, &oip.ServerMetadataRequest{})
+	})
+	for _, at := range []string{"/v2/models/{model}", "/v2/models/{model}/versions/{version}"} {
+		get(at, func(ctx context.Context, r *http.Request) (proto.Message, error) {
+			model, version := name(r)
+			return api.ModelMetadata(ctx, &oip.ModelMetadataRequest{Name: model, Version: version})
+		})
+		get(at+"/config", func(ctx context.Context, r *http.Request) (proto.Message, error) {
+			model, version := name(r)
+			m, err := api.ModelConfig(ctx, &oip.ModelConfigRequest{Name: model, Version: version})
+			return m.GetConfig(), err
+		})
+		get(at+"/stats", func(ctx context.Context, r *http.Request) (proto.Message, error) {
+			model, version := name(r)
+			return api.ModelStatistics(ctx, &oip.ModelStatisticsRequest{Name: model, Version: version})
+		})
+		mux.HandleFunc("GET "+at+"/ready", func(w http.ResponseWriter, r *http.Request) {
+			model, version := name(r)
+			m, err := api.ModelReady(r.Context(), &oip.ModelReadyRequest{Name: model, Version: version})
+			s.health(w, err == nil && m.Ready)
+		})
+		mux.HandleFunc("POST "+at+"/infer", s.inferREST)
+	}
+	get("/v2/models/stats", func(ctx context.Context, r *http.Request) (proto.Message, error) {
+		return api.ModelStatistics(ctx, &oip.ModelStatisticsRequest{})
+	})
+	mux.HandleFunc("GET /v2/health/live", func(w http.ResponseWriter, r *http.Request) { s.health(w, true) })
+	mux.HandleFunc("GET /v2/health/ready", func(w http.ResponseWriter, r *http.Request) { s.health(w, s.Ready()) })
+	s.manageREST(mux, api)
+	s.operations(mux, manage)
+	mux.HandleFunc("POST /inference.GRPCInferenceService/ModelInfer", s.inferGRPC)
+	mux.HandleFunc("POST /inference.GRPCInferenceService/ModelStreamInfer", s.streamGRPC)
+	mux.Handle("POST /inference.GRPCInferenceService/", s.rpc)
+	mux.Handle("POST /grpc.reflection.v1.ServerReflection/", s.rpc)
+	mux.Handle("POST /grpc.reflection.v1alpha.ServerReflection/", s.rpc)
+	mux.Handle("POST /grpc.health.v1.Health/", s.rpc)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if open := openToAll(r.URL.Path); !open {
+			if err := s.allowed(r.Header.Get("Authorization")); err != nil {
+				s.refuse(w, r, err)
+				return
+			}
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// openToAll reports whether a path is answered without a token: health.
+func openToAll(path string) bool {
+	switch path {
+	case "/v2/health/live", "/v2/health/ready", "/inference.GRPCInferenceService/ServerLive",
+		"/inference.GRPCInferenceService/ServerReady", "/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch":
+		return true
+	}
+	return false
+}
+
+// refuse answers with an error, as the request's protocol has it.
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	if isGRPC(r) {
+		endGRPC(w, err)
+		return
+	}
+	s.reply(w, r, nil, err)
+}
+
+// health answers with a status alone.
+func (s *Server) health(w http.ResponseWriter, ok bool) {
+	if !ok {
+		w.WriteHeader(http.StatusBadRequest) // as the protocol has it
+	}
+}
+
+// reply answers with a message as JSON, or with an error.
+func (s *Server) reply(w http.ResponseWriter, r *http.Request, m proto.Message, err error) {
+	w.Header().Set("Content-Type", "application/json")
+	if err != nil {
+		f := failureOf(err)
+		if f.status == http.StatusTooManyRequests || f.status == http.StatusServiceUnavailable {
+			w.Header().Set("Retry-After", "1")
+		}
+		if f.status == http.StatusUnauthorized {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+		}
+		w.WriteHeader(f.status)
+		json.NewEncoder(w).Encode(f)
+		return
+	}
+	w.Write(oip.MarshalJSON(m))
+}
+
+// inferREST answers a request for inference.
+func (s *Server) inferREST(w http.ResponseWriter, r *http.Request) {
+	x := &exchange{server: s, from: clientOf(r)}
+	defer x.close()
+	response, err := x.readREST(w, r)
+	if err != nil {
+		s.reply(w, r, nil, err)
+		return
+	}
+	if err := x.writeREST(w, r, response); err != nil {
+		s.log.Debug("response not written", "client", x.from, "error", err)
+	}
+}
+
+// clientOf returns the name of a client, for fairness: its address without the port.
+func clientOf(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return host
+}
+
+// readREST reads a request's body into the ledger's memory, and answers it.
+func (x *exchange) readREST(w http.ResponseWriter, r *http.Request) (*oip.Response, error) {
+	body, err := x.readBody(w, r)
+	if err != nil {
+		return nil, err
+	}
+	text := len(body)
+	if h := r.Header.Get(headerLength); h != "" {
+		if text, err = strconv.Atoi(h); err != nil {
+			return nil, oip.Errorf("%s is %q", headerLength, h)
+		}
+	}
+	request, err := oip.DecodeJSON(body, text, x.more)
+	if err != nil {
+		return nil, err
+	}
+	request.Model, request.Version = r.PathValue("model"), r.PathValue("version")
+	return x.infer(r.Context(), request)
+}
+
+// readBody reads a body, which may be compressed, into the ledger's memory.
+func (x *exchange) readBody(w http.ResponseWriter, r *http.Request) (body []byte, err error) {
+	control := http.NewResponseController(w)
+	stall := x.server.options.Stall
+	var from io.Reader = r.Body
+	switch coding := strings.ToLower(r.Header.Get("Content-Encoding")); coding {
+	case "", "identity":
+		if r.ContentLength < 0 {
+			break
+		}
+		if body, err = x.body(r.Context(), r.ContentLength); err != nil {
+			return nil, err
+		}
+		control.SetReadDeadline(time.Now().Add(stall + time.Duration(r.ContentLength>>16)*time.Second))
+		if _, err := io.ReadFull(r.Body, body); err != nil {
+			return nil, oip.Errorf("the body has %d bytes by its length, and ends early: %v", r.ContentLength, err)
+		}
+		control.SetReadDeadline(time.Time{})
+		return body, nil
+	case "gzip":
+		if from, err = gzip.NewReader(r.Body); err != nil {
+			return nil, oip.Errorf("the body is not gzip: %v", err)
+		}
+	case "deflate":
+		if from, err = zlib.NewReader(r.Body); err != nil {
+			return nil, oip.Errorf("the body is not deflate (zlib): %v", err)
+		}
+	default:
+		return nil, oip.Errorf("Content-Encoding %q is none of identity, gzip, deflate", coding)
+	}
+	control.SetReadDeadline(time.Now().Add(stall))
+	defer control.SetReadDeadline(time.Time{})
+	return x.readAll(r.Context(), from, func(read int) {
+		control.SetReadDeadline(time.Now().Add(stall))
+	})
+}
+
+// readAll reads to the end, into memory that grows as the data come.
+func (x *exchange) readAll(ctx context.Context, from io.Reader, went func(int)) ([]byte, error) {
+	body, err := x.body(ctx, 64<<10)
+	if err != nil {
+		return nil, err
+	}
+	for n := 0; ; {
+		more, err := from.Read(body[n:])
+		n += more
+		went(n)
+		switch {
+		case errors.Is(err, io.EOF):
+			return body[:n], nil
+		case err != nil:
+			return nil, oip.Errorf("the body cannot be read: %v", err)
+		case n == len(body):
+			larger, err := x.body(now, 2*int64(len(body)))
+			if err != nil {
+				return nil, err
+			}
+			copy(larger, body)
+			last := len(x.buffers) - 1
+			x.buffers[last-1].Close()
+			x.buffers[last-1] = x.buffers[last]
+			x.buffers = x.buffers[:last]
+			body = larger
+		}
+	}
+}
+
+// writeREST writes a response: JSON text, with the elements of tensors in it or after it.
+func (x *exchange) writeREST(w http.ResponseWriter, r *http.Request, response *oip.Response) error {
+	split, err := response.EncodeJSON()
+	if err != nil {
+		x.server.reply(w, r, nil, err)
+		return nil
+	}
+	textual, size := 0, int64(0)
+	for i := range response.Outputs {
+		switch t := &response.Outputs[i]; {
+		case t.InText():
+			textual++
+		case t.Region == nil:
+			size += int64(len(t.Data))
+		}
+	}
+	control := http.NewResponseController(w)
+	control.SetWriteDeadline(time.Now().Add(x.server.options.Stall + time.Duration(size>>16)*time.Second))
+	defer control.SetWriteDeadline(time.Time{})
+	h := w.Header()
+	to, end := compressed(w, r)
+	if size == 0 && !hasBinary(response) {
+		h.Set("Content-Type", "application/json")
+	} else if textual == 0 {
+		h.Set("Content-Type", "application/octet-stream")
+		h.Set(headerLength, strconv.Itoa(len(split[0])))
+		if h.Get("Content-Encoding") == "" {
+			h.Set("Content-Length", strconv.FormatInt(int64(len(split[0]))+size, 10))
+		}
+	} else { // the length of the text stands before it, so it is written twice: first to count
+		text := &counter{}
+		if err := writeText(text, response, split); err != nil {
+			return err
+		}
+		h.Set("Content-Type", "application/octet-stream")
+		h.Set(headerLength, strconv.FormatInt(text.n, 10))
+	}
+	if err := writeText(to, response, split); err != nil {
+		return errors.Join(err, end())
+	}
+	for i := range response.Outputs {
+		if t := &response.Outputs[i]; t.Binary && t.Region == nil {
+			if _, err := to.Write(t.Data); err != nil {
+				return errors.Join(err, end())
+			}
+		}
+	}
+	return end()
+}
+
+// hasBinary reports whether a response has elements after its text, even none.
+func hasBinary(response *oip.Response) bool {
+	for _, t := range response.Outputs {
+		if t.Binary && t.Region == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// writeText writes a response's JSON text, with the elements that belong into it.
+func writeText(w io.Writer, response *oip.Response, split [][]byte) error {
+	if _, err := w.Write(split[0]); err != nil {
+		return err
+	}
+	at := 1
+	for i := range response.Outputs {
+		t := &response.Outputs[i]
+		if !t.InText() {
+			continue
+		}
+		if err := t.WriteElements(w); err != nil {
+			return err
+		}
+		if _, err := w.Write(split[at]); err != nil {
+			return err
+		}
+		at++
+	}
+	return nil
+}
+
+// counter counts bytes.
+type counter struct{ n int64 }
+
+// Write counts.
+func (c *counter) Write(p []byte) (int, error) {
+	c.n += int64(len(p))
+	return len(p), nil
+}
+
+// compressed returns the writer for a response's body: compressed if the request accepts that by name.
+func compressed(w http.ResponseWriter, r *http.Request) (to io.Writer, end func() error) {
+	for coding := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
+		coding, quality, _ := strings.Cut(strings.TrimSpace(coding), ";")
+		if strings.ReplaceAll(quality, " ", "") == "q=0" {
+			continue
+		}
+		switch strings.ToLower(coding) {
+		case "gzip":
+			w.Header().Set("Content-Encoding", "gzip")
+			z, _ := gzip.NewWriterLevel(w, gzip.BestSpeed)
+			return z, z.Close
+		case "deflate":
+			w.Header().Set("Content-Encoding", "deflate")
+			z, _ := zlib.NewWriterLevel(w, zlib.BestSpeed)
+			return z, z.Close
+		}
+	}
+	return w, func() error { return nil }
+}
+
+// readText reads the body of a call that is no inference.
+func readText(r *http.Request, to any) error {
+	text, err := io.ReadAll(io.LimitReader(r.Body, mostText+1))
+	switch {
+	case err != nil:
+		return oip.Errorf("the body cannot be read: %v", err)
+	case len(text) > mostText:
+		return &tooLarge{int64(len(text)), mostText}
+	case len(bytes.TrimSpace(text)) == 0:
+		return nil
+	}
+	if err := json.Unmarshal(text, to); err != nil {
+		return oip.Errorf("the body is not the protocol's JSON: %v", err)
+	}
+	return nil
+}

@@ -1,0 +1,268 @@
+package serve
+
+import (
+	"compress/gzip"
+	"compress/zlib"
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/weirml/weir/serve/internal/oip"
+)
+
+// gRPC's calls with tensors are answered here rather than by grpc-go, which has read a message before it says how large
+// it is: here the ledger grants the memory first. The framing is that of gRPC over HTTP/2: five bytes, then the
+// message;
+// the status is in the trailer.
+
+// isGRPC reports whether a request is gRPC's.
+func isGRPC(r *http.Request) bool {
+	return r.ProtoMajor == 2 && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc")
+}
+
+// endGRPC ends a call with the status of an error, nil for success.
+func endGRPC(w http.ResponseWriter, err error) {
+	h := w.Header()
+	h.Set("Content-Type", "application/grpc")
+	if err == nil {
+		h.Set(http.TrailerPrefix+"Grpc-Status", "0")
+		return
+	}
+	st := failureOf(err).grpc()
+	h.Set(http.TrailerPrefix+"Grpc-Status", strconv.Itoa(int(st.Code())))
+	h.Set(http.TrailerPrefix+"Grpc-Message", percent(st.Message()))
+	if details, err := proto.Marshal(st.Proto()); err == nil {
+		h.Set(http.TrailerPrefix+"Grpc-Status-Details-Bin", base64.RawStdEncoding.EncodeToString(details))
+	}
+	w.WriteHeader(http.StatusOK)
+}
+
+// percent encodes a status message: bytes outside of printable ASCII, and %, become %XX.
+func percent(text string) string {
+	var b strings.Builder
+	for i := range len(text) {
+		if c := text[i]; c >= ' ' && c <= '~' && c != '%' {
+			b.WriteByte(c)
+		} else {
+			b.WriteString("%" + strings.ToUpper(string(strconv.AppendUint([]byte(nil), uint64(c)|0x100, 16)[1:])))
+		}
+	}
+	return b.String()
+}
+
+// deadline returns the call's context with its timeout.
+func deadline(r *http.Request) (context.Context, context.CancelFunc, error) {
+	text := r.Header.Get("Grpc-Timeout")
+	if text == "" {
+		ctx, cancel := context.WithCancel(r.Context())
+		return ctx, cancel, nil
+	}
+	units := map[byte]time.Duration{'H': time.Hour, 'M': time.Minute, 'S': time.Second, 'm': time.Millisecond,
+		'u': time.Microsecond, 'n': time.Nanosecond}
+	n, err := strconv.ParseUint(text[:len(text)-1], 10, 32)
+	unit, ok := units[text[len(text)-1]]
+	if err != nil || !ok || len(text) > 9 {
+		return nil, nil, oip.Errorf("grpc-timeout is %q", text)
+	}
+	ctx, cancel := context.WithTimeoutCause(r.Context(), time.Duration(min(n, uint64(1<<62/unit)))*unit, errTimeout)
+	return ctx, cancel, nil
+}
+
+// inferGRPC answers ModelInfer.
+func (s *Server) inferGRPC(w http.ResponseWriter, r *http.Request) {
+	if !isGRPC(r) {
+		http.Error(w, "this path is gRPC's, which needs HTTP/2 and a content type application/grpc",
+			http.StatusUnsupportedMediaType)
+		return
+	}
+	x := &exchange{server: s, from: clientOf(r)}
+	defer x.close()
+	ctx, cancel, err := deadline(r)
+	if err != nil {
+		endGRPC(w, err)
+		return
+	}
+	defer cancel()
+	message, err := x.readMessage(ctx, w, r)
+	if errors.Is(err, io.EOF) {
+		err = oip.Errorf("the call has no message")
+	}
+	if err != nil {
+		endGRPC(w, err)
+		return
+	}
+	request, err := oip.DecodeProto(message, x.more)
+	if err != nil {
+		endGRPC(w, err)
+		return
+	}
+	response, err := x.infer(ctx, request)
+	if err != nil {
+		endGRPC(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/grpc")
+	if err := x.writeMessage(w, response.EncodeProto(), nil); err != nil {
+		s.log.Debug("response not written", "client", x.from, "error", err)
+		return
+	}
+	endGRPC(w, nil)
+}
+
+// readMessage reads a message into the ledger's memory; io.EOF if there is none.
+func (x *exchange) readMessage(ctx context.Context, w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	var head [5]byte
+	if _, err := io.ReadFull(r.Body, head[:]); err != nil {
+		if errors.Is(err, io.EOF) {
+			return nil, io.EOF
+		}
+		return nil, oip.Errorf("the message's five bytes of framing are missing: %v", err)
+	}
+	size := int64(binary.BigEndian.Uint32(head[1:]))
+	message, err := x.body(ctx, size)
+	if err != nil {
+		return nil, err
+	}
+	control := http.NewResponseController(w)
+	stall := x.server.options.Stall
+	control.SetReadDeadline(time.Now().Add(stall + time.Duration(size>>16)*time.Second))
+	_, err = io.ReadFull(r.Body, message)
+	control.SetReadDeadline(time.Time{})
+	switch {
+	case err != nil:
+		return nil, oip.Errorf("the message has %d bytes by its length, and ends early: %v", size, err)
+	case head[0] == 0:
+		return message, nil
+	}
+	packed := &reader{data: message}
+	var from io.Reader
+	switch coding := r.Header.Get("Grpc-Encoding"); coding {
+	case "gzip":
+		from, err = gzip.NewReader(packed)
+	case "deflate":
+		from, err = zlib.NewReader(packed)
+	default:
+		return nil, notSupported("grpc-encoding %q is none of identity, gzip, deflate", coding)
+	}
+	if err != nil {
+		return nil, oip.Errorf("the message is not compressed as its grpc-encoding says: %v", err)
+	}
+	return x.readAll(now, from, func(int) {})
+}
+
+// reader reads from memory.
+type reader struct{ data []byte }
+
+// Read copies the next bytes.
+func (r *reader) Read(p []byte) (int, error) {
+	if len(r.data) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, r.data)
+	r.data = r.data[n:]
+	return n, nil
+}
+
+// writeMessage writes a message in pieces. wrap is a field that the message is wrapped in, nil if it is not.
+func (x *exchange) writeMessage(w http.ResponseWriter, pieces [][]byte, wrap func(size int64) []byte) error {
+	size := int64(0)
+	for _, p := range pieces {
+		size += int64(len(p))
+	}
+	var outer []byte
+	if wrap != nil {
+		outer = wrap(size)
+	}
+	whole := size + int64(len(outer))
+	if whole > 1<<32-1 {
+		return oip.Errorf("the response has %d bytes, more than a message of gRPC", whole)
+	}
+	control := http.NewResponseController(w)
+	control.SetWriteDeadline(time.Now().Add(x.server.options.Stall + time.Duration(size>>16)*time.Second))
+	defer control.SetWriteDeadline(time.Time{})
+	head := binary.BigEndian.AppendUint32([]byte{0}, uint32(whole))
+	if len(pieces) > 0 { // one write for the frame and the first piece
+		pieces[0] = append(append(head, outer...), pieces[0]...)
+	} else {
+		pieces = [][]byte{append(head, outer...)}
+	}
+	for _, p := range pieces {
+		if _, err := w.Write(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// streamGRPC answers ModelStreamInfer: a response, or an error, for each request, in their order.
+func (s *Server) streamGRPC(w http.ResponseWriter, r *http.Request) {
+	if !isGRPC(r) {
+		http.Error(w, "this path is gRPC's, which needs HTTP/2 and a content type application/grpc",
+			http.StatusUnsupportedMediaType)
+		return
+	}
+	ctx, cancel, err := deadline(r)
+	if err != nil {
+		endGRPC(w, err)
+		return
+	}
+	defer cancel()
+	w.Header().Set("Content-Type", "application/grpc")
+	control := http.NewResponseController(w)
+	control.EnableFullDuplex()
+	w.WriteHeader(http.StatusOK)
+	control.Flush()
+	for {
+		if err := s.streamOne(ctx, w, r); errors.Is(err, io.EOF) {
+			endGRPC(w, nil)
+			return
+		} else if err != nil {
+			endGRPC(w, err)
+			return
+		}
+		control.Flush()
+	}
+}
+
+// streamOne answers one request of a stream. An error ends the stream; those of the request itself are answered.
+func (s *Server) streamOne(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
+	x := &exchange{server: s, from: clientOf(r)}
+	defer x.close()
+	message, err := x.readMessage(ctx, w, r)
+	if err != nil {
+		return err
+	}
+	request, err := oip.DecodeProto(message, x.more)
+	var response *oip.Response
+	if err == nil {
+		response, err = x.infer(ctx, request)
+	}
+	if err != nil {
+		answer := &oip.ModelStreamInferResponse{ErrorMessage: failureOf(err).Text,
+			InferResponse: &oip.ModelInferResponse{}}
+		if request != nil {
+			answer.InferResponse = &oip.ModelInferResponse{ModelName: request.Model, ModelVersion: request.Version,
+				Id: request.ID}
+		}
+		encoded, err := proto.Marshal(answer)
+		if err != nil {
+			return err
+		}
+		return x.writeMessage(w, [][]byte{encoded}, nil)
+	}
+	if last, _ := request.Parameters.Flag("triton_enable_empty_final_response"); last {
+		response.Parameters = oip.Parameters{"triton_final_response": true}
+	}
+	return x.writeMessage(w, response.EncodeProto(), func(size int64) []byte {
+		return protowire.AppendVarint(protowire.AppendTag(nil, 2, protowire.BytesType), uint64(size))
+	})
+}
