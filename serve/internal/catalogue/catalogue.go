@@ -66,15 +66,15 @@ type model struct {
 // New returns a catalogue without models. Start loads them.
 func New(l *ledger.Ledger, o Options) *Catalogue {
 	c := &Catalogue{options: o, ledger: l, models: map[string]*model{}}
-	l.Idle(c.trim)
+	l.Idle(func(int64) { c.Trim() })
 	return c
 }
 
-// trim releases the memory of idle calls.
-func (c *Catalogue) trim(int64) {
+// Trim releases the memory of idle calls.
+func (c *Catalogue) Trim() {
 	for _, v := range c.Loaded() {
 		if v.enter() {
-			v.trim()
+			v.Program.Trim()
 			v.Leave()
 		}
 	}

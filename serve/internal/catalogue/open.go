@@ -25,7 +25,7 @@ func (c *Catalogue) open(ctx context.Context, f *found, n int64) (v *Version, er
 	}
 	name := fmt.Sprintf("%s, version %d", f.name, n)
 	v = &Version{Model: f.name, Number: n, Config: f.config, source: f.versions[n], drained: make(chan struct{}),
-		fixed: c.ledger.Account(ledger.Model, name), calls: c.ledger.Account(ledger.Call, name)}
+		account: &account{fixed: c.ledger.Account(ledger.Model, name), calls: c.ledger.Account(ledger.Call, name)}}
 	v.used.Store(began.UnixNano())
 	defer func() {
 		if err != nil {
@@ -33,7 +33,7 @@ func (c *Catalogue) open(ctx context.Context, f *found, n int64) (v *Version, er
 			v = nil
 		}
 	}()
-	s.options.Threads = c.options.Threads
+	s.options.Threads, s.options.Account = c.options.Threads, v.account
 	if err := c.compile(ctx, v, s); err != nil {
 		return v, err
 	}
@@ -87,20 +87,9 @@ func (v *Version) load(ctx context.Context, path string, o weir.Options) (err er
 		v.model = nil
 		return err
 	}
-	return v.hold(ctx)
+	v.account.running.Store(true)
+	return nil
 }
-
-// hold takes the program's fixed memory from the ledger.
-func (v *Version) hold(ctx context.Context) error {
-	a, err := v.Program.Memory().Asked(1, weir.Dims{})
-	if err != nil {
-		a = weir.Asked{}
-	}
-	return v.fixed.Take(ctx, a.Weights+a.Files-a.Reclaimable+a.Code)
-}
-
-// trim releases the memory of idle calls.
-func (v *Version) trim() {}
 
 // keep writes the program's artefact beside its final name, and renames it.
 func (v *Version) keep(path string) (err error) {
@@ -185,8 +174,7 @@ func (v *Version) OutputBytes(i int, dims weir.Dims) (bytes int64, ok bool) {
 
 // CallBytes returns the bytes of a run with these dimensions.
 func (v *Version) CallBytes(dims weir.Dims) (int64, error) {
-	a, err := v.Program.Memory().Asked(1, dims)
-	return a.Call + a.Heap, err
+	return v.Program.Memory().Call(dims)
 }
 
 // measure keeps the formulas of the outputs' sizes.

@@ -34,13 +34,12 @@ type Version struct {
 	Took            time.Duration // from the file to the program
 	FromCache       bool          // an artefact of an earlier load was used
 
-	source source
-	model  *weir.Model
-	fixed  *ledger.Account
-	calls  *ledger.Account
-	queue  queue
-	sizes  []weir.Size // by output
-	sized  []bool      // by output: whether sizes has it
+	source  source
+	model   *weir.Model
+	account *account
+	queue   queue
+	sizes   []weir.Size // by output
+	sized   []bool      // by output: whether sizes has it
 
 	mu       sync.Mutex
 	users    int
@@ -104,15 +103,14 @@ func (v *Version) close() (err error) {
 	if v.model != nil {
 		err = errors.Join(err, v.model.Close())
 	}
-	for _, a := range []*ledger.Account{v.fixed, v.calls} {
-		a.Give(a.Held())
-		a.Close()
+	if held := v.account.fixed.Close() + v.account.calls.Close(); held != 0 {
+		err = errors.Join(err, fmt.Errorf("model %s, version %d: %d bytes were not given back", v.Model, v.Number, held))
 	}
 	return err
 }
 
 // Bytes returns the bytes of the version's weights and code, and of its calls.
-func (v *Version) Bytes() (fixed, calls int64) { return v.fixed.Held(), v.calls.Held() }
+func (v *Version) Bytes() (fixed, calls int64) { return v.account.fixed.Held(), v.account.calls.Held() }
 
 // account gives the compiler's memory to the model's account, and that of runs to the calls' account.
 type account struct {

@@ -44,6 +44,7 @@ const (
 	slabPieces   = 16
 	leastSlab    = 256 << 10
 	largestSmall = 64 << 10
+	leastLarge   = 160 << 10
 )
 
 // NewBuffers returns buffers that are taken from an account, and that keep up to a number of bytes of large ones.
@@ -61,7 +62,7 @@ func sizeOf(bytes int64) int64 {
 		}
 	}
 	step := int64(1) << max(12, bits.Len64(uint64(bytes-1))-3)
-	return (bytes + step - 1) / step * step
+	return max(leastLarge, (bytes+step-1)/step*step)
 }
 
 // Get returns a buffer of at least so many bytes, which are undefined. It waits for room until ctx ends.
