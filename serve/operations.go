@@ -7,6 +7,7 @@ import (
 
 // operations adds metrics, the status page and, for management, pprof.
 func (s *Server) operations(mux *http.ServeMux, manage bool) {
+	mux.Handle("GET /metrics", s.metrics)
 	if !manage {
 		return
 	}

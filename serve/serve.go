@@ -84,6 +84,7 @@ type Server struct {
 	tokens    map[[32]byte]bool
 	handler   http.Handler
 	manage    http.Handler
+	metrics   http.Handler
 	rpc       *grpc.Server // everything of gRPC that carries no tensors
 	started   time.Time
 	ready     atomic.Bool
@@ -117,6 +118,7 @@ func New(o Options) (*Server, error) {
 	s.rpc = grpc.NewServer()
 	(&service{server: s, manage: !o.Manage}).register(s.rpc)
 	registerExtras(s.rpc, s)
+	s.metrics = s.metricsHandler()
 	s.handler, s.manage = s.routes(!o.Manage), s.routes(true)
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop

@@ -1,6 +1,8 @@
 package catalogue
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,8 +21,15 @@ type Stats struct {
 	rows       uint64 // of requests that succeeded
 	executions uint64 // runs of requests that are not joined
 	last       time.Time
-	failures   map[string]uint64 // by the kind of error
+	within     [len(Bounds) + 1]uint64 // requests that succeeded, by the first of Bounds that is not exceeded
+	failures   map[string]uint64       // by the kind of error
 }
+
+// Bounds are the upper bounds of the classes of durations that Counters.Within has; the last class has none.
+var Bounds = [...]time.Duration{100 * time.Microsecond, 250 * time.Microsecond, 500 * time.Microsecond,
+	time.Millisecond, 2500 * time.Microsecond, 5 * time.Millisecond, 10 * time.Millisecond, 25 * time.Millisecond,
+	50 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond, time.Second,
+	2500 * time.Millisecond, 5 * time.Second, 10 * time.Second}
 
 // duration is a number of times and their sum.
 type duration struct {
@@ -46,6 +55,8 @@ func (s *Stats) Answered(rows int, took time.Duration, p Phases, joined bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.success.add(took)
+	class, _ := slices.BinarySearch(Bounds[:], took)
+	s.within[class]++
 	s.queue.add(p.Queue)
 	s.input.add(p.Input)
 	s.infer.add(p.Infer)
@@ -93,7 +104,8 @@ func (v *Version) Message() *oip.ModelStatistics {
 type Counters struct {
 	Success, Fail, Rows, Executions                          uint64
 	SuccessTime, QueueTime, InputTime, InferTime, OutputTime time.Duration
-	Failures                                                 map[string]uint64
+	Within                                                   [len(Bounds) + 1]uint64 // Success by class of duration
+	Failures                                                 map[string]uint64       // by kind of error
 }
 
 // Counters returns a copy of the counters.
@@ -104,9 +116,6 @@ func (v *Version) Counters() Counters {
 	defer s.mu.Unlock()
 	c := Counters{Success: s.success.count, Fail: s.fail.count, Rows: s.rows, Executions: m.ExecutionCount,
 		SuccessTime: s.success.sum, QueueTime: s.queue.sum, InputTime: s.input.sum, InferTime: s.infer.sum,
-		OutputTime: s.output.sum, Failures: map[string]uint64{}}
-	for kind, n := range s.failures {
-		c.Failures[kind] = n
-	}
+		OutputTime: s.output.sum, Within: s.within, Failures: maps.Clone(s.failures)}
 	return c
 }
