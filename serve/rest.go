@@ -22,6 +22,7 @@ import (
 const (
 	headerLength = "Inference-Header-Content-Length"
 	mostText     = 1 << 20 // bytes of a body that is no request for inference
+	alignment    = 64      // bytes
 )
 
 // routes returns the handler of everything that HTTP carries.
@@ -152,26 +153,34 @@ func clientOf(r *http.Request) string {
 
 // readREST reads a request's body into the ledger's memory, and answers it.
 func (x *exchange) readREST(w http.ResponseWriter, r *http.Request) (*oip.Response, error) {
-	body, err := x.readBody(w, r)
+	text := -1
+	if h := r.Header.Get(headerLength); h != "" {
+		var err error
+		if text, err = strconv.Atoi(h); err != nil || text < 0 {
+			return nil, oip.Errorf("%s is %q", headerLength, h)
+		}
+	}
+	body, err := x.readBody(w, r, text)
 	if err != nil {
 		return nil, err
 	}
-	text := len(body)
-	if h := r.Header.Get(headerLength); h != "" {
-		if text, err = strconv.Atoi(h); err != nil {
-			return nil, oip.Errorf("%s is %q", headerLength, h)
-		}
+	if text < 0 {
+		text = len(body)
 	}
 	request, err := oip.DecodeJSON(body, text, x.more)
 	if err != nil {
 		return nil, err
 	}
+	request.Align(body)
 	request.Model, request.Version = r.PathValue("model"), r.PathValue("version")
 	return x.infer(r.Context(), request)
 }
 
-// readBody reads a body, which may be compressed, into the ledger's memory.
-func (x *exchange) readBody(w http.ResponseWriter, r *http.Request) (body []byte, err error) {
+// readBody reads a body, which may be compressed, into the ledger's memory. What follows its first text bytes is
+// aligned, if that is possible.
+func (x *exchange) readBody(w http.ResponseWriter, r *http.Request, text int) (body []byte, err error) {
+	ctx, cancel := context.WithTimeoutCause(r.Context(), x.server.options.Stall, errTimeout)
+	defer cancel()
 	control := http.NewResponseController(w)
 	stall := x.server.options.Stall
 	var from io.Reader = r.Body
@@ -180,9 +189,11 @@ func (x *exchange) readBody(w http.ResponseWriter, r *http.Request) (body []byte
 		if r.ContentLength < 0 {
 			break
 		}
-		if body, err = x.body(r.Context(), r.ContentLength); err != nil {
+		pad := (alignment - max(0, text)%alignment) % alignment
+		if body, err = x.body(ctx, r.ContentLength+int64(pad)); err != nil {
 			return nil, err
 		}
+		body = body[pad:]
 		control.SetReadDeadline(time.Now().Add(stall + time.Duration(r.ContentLength>>16)*time.Second))
 		if _, err := io.ReadFull(r.Body, body); err != nil {
 			return nil, oip.Errorf("the body has %d bytes by its length, and ends early: %v", r.ContentLength, err)
@@ -202,7 +213,7 @@ func (x *exchange) readBody(w http.ResponseWriter, r *http.Request) (body []byte
 	}
 	control.SetReadDeadline(time.Now().Add(stall))
 	defer control.SetReadDeadline(time.Time{})
-	return x.readAll(r.Context(), from, func(read int) {
+	return x.readAll(ctx, from, func(read int) {
 		control.SetReadDeadline(time.Now().Add(stall))
 	})
 }

@@ -105,6 +105,7 @@ func (s *Server) inferGRPC(w http.ResponseWriter, r *http.Request) {
 		endGRPC(w, err)
 		return
 	}
+	request.Align(message[:cap(message)])
 	response, err := x.infer(ctx, request)
 	if err != nil {
 		endGRPC(w, err)
@@ -128,14 +129,24 @@ func (x *exchange) readMessage(ctx context.Context, w http.ResponseWriter, r *ht
 		return nil, oip.Errorf("the message's five bytes of framing are missing: %v", err)
 	}
 	size := int64(binary.BigEndian.Uint32(head[1:]))
-	message, err := x.body(ctx, size)
+	waiting, cancel := context.WithTimeoutCause(ctx, x.server.options.Stall, errTimeout)
+	defer cancel()
+	memory, err := x.body(waiting, size+slack)
 	if err != nil {
 		return nil, err
 	}
+	message := memory[:size]
 	control := http.NewResponseController(w)
 	stall := x.server.options.Stall
 	control.SetReadDeadline(time.Now().Add(stall + time.Duration(size>>16)*time.Second))
-	_, err = io.ReadFull(r.Body, message)
+	begun, err := io.ReadFull(r.Body, message[:min(size, peeked)])
+	if pad := -oip.RawStart(message[:begun]) & (alignment - 1); err == nil && head[0] == 0 && pad > 0 {
+		copy(memory[pad:], message[:begun]) // the rest is read to where its elements are aligned
+		message = memory[pad : int64(pad)+size]
+	}
+	if err == nil {
+		_, err = io.ReadFull(r.Body, message[begun:])
+	}
 	control.SetReadDeadline(time.Time{})
 	switch {
 	case err != nil:
@@ -158,6 +169,11 @@ func (x *exchange) readMessage(ctx context.Context, w http.ResponseWriter, r *ht
 	}
 	return x.readAll(now, from, func(int) {})
 }
+
+const (
+	peeked = 4 << 10 // the beginning of a message, with everything but the elements
+	slack  = 1 << 10 // bytes beside a message, to align its elements in
+)
 
 // reader reads from memory.
 type reader struct{ data []byte }
@@ -244,6 +260,7 @@ func (s *Server) streamOne(ctx context.Context, w http.ResponseWriter, r *http.R
 	request, err := oip.DecodeProto(message, x.more)
 	var response *oip.Response
 	if err == nil {
+		request.Align(message[:cap(message)])
 		response, err = x.infer(ctx, request)
 	}
 	if err != nil {

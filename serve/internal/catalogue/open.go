@@ -42,6 +42,11 @@ func (c *Catalogue) open(ctx context.Context, f *found, n int64) (v *Version, er
 		return v, err
 	}
 	v.measure()
+	if call, err := v.CallBytes(v.smallest()); err == nil { // otherwise only a run knows
+		if err := v.account.calls.Require(call); err != nil {
+			return v, err
+		}
+	}
 	v.join(s)
 	atOnce := v.Program.Stats().Calls
 	if v.Batcher != nil {
@@ -175,6 +180,15 @@ func (v *Version) OutputBytes(i int, dims weir.Dims) (bytes int64, ok bool) {
 // CallBytes returns the bytes of a run with these dimensions.
 func (v *Version) CallBytes(dims weir.Dims) (int64, error) {
 	return v.Program.Memory().Call(dims)
+}
+
+// smallest returns the smallest dimensions that a request may have, but at least 1.
+func (v *Version) smallest() weir.Dims {
+	d := weir.Dims{}
+	for _, dim := range v.Program.Dims() {
+		d[dim.Name] = min(max(dim.Min, 1), dim.Max)
+	}
+	return d
 }
 
 // measure keeps the formulas of the outputs' sizes.

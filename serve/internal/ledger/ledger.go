@@ -3,8 +3,8 @@
 //
 // Memory is of four kinds, and owners wait for it in an order that excludes deadlocks. The memory of a model is held
 // until it is unloaded. The owner of a request's body may wait for the memory of its response, and that of a response
-// for a call; a call needs nothing else to end. All bodies get at most a quarter of what models leave, all responses
-// another quarter, so that calls always have the other half.
+// for a call; a call needs nothing else to end. All bodies get at most an eighth of what models leave, all responses
+// another, and a call at most the rest, so that every wait for a call ends.
 package ledger
 
 import (
@@ -40,7 +40,8 @@ type Ledger struct {
 	held     [kinds]int64
 	peak     int64
 	accounts map[*Account]bool
-	waiting  [queues][]*waiter // in the order of arrival
+	needs    map[*Account]int64 // by a model's account of calls: the bytes of its smallest call
+	waiting  [queues][]*waiter  // in the order of arrival
 	idle     []func(bytes int64)
 	refusals int64
 	waiters  atomic.Int32 // takes that wait
@@ -85,7 +86,9 @@ func (r *Refused) Unwrap() []error {
 }
 
 // New returns a ledger with a limit in bytes.
-func New(limit int64) *Ledger { return &Ledger{limit: limit, accounts: map[*Account]bool{}} }
+func New(limit int64) *Ledger {
+	return &Ledger{limit: limit, accounts: map[*Account]bool{}, needs: map[*Account]int64{}}
+}
 
 // Idle registers a function that releases idle memory, about as many bytes as it is asked for, and gives them back to
 // their account. It is called without locks, when a take does not fit.
@@ -93,6 +96,21 @@ func (l *Ledger) Idle(release func(bytes int64)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.idle = append(l.idle, release)
+}
+
+// atMost returns the most bytes of a kind that one take may get, under the lock.
+func (l *Ledger) atMost(kind Kind) int64 {
+	if kind == Model {
+		return l.most(kind) - l.held[kind]
+	}
+	return l.most(kind)
+}
+
+// never returns the error of a take that does not fit even when nothing else runs, under the lock.
+func (l *Ledger) never(a *Account, bytes int64) error {
+	l.refusals++
+	return &Refused{Kind: a.kind, Account: a.name, Need: bytes, Limit: l.atMost(a.kind), Held: l.sum(), Never: true,
+		Reclaimable: l.held[Model]}
 }
 
 // Settle has idle memory released if a take waits. Whoever makes memory idle calls it afterwards.
@@ -131,11 +149,41 @@ func (l *Ledger) Account(kind Kind, name string) *Account {
 	return a
 }
 
+// Require makes models leave room for a call of so many bytes, the smallest of the account's model, beside bodies. It
+// returns a *Refused if they do not.
+func (a *Account) Require(bytes int64) error {
+	l := a.ledger
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before := l.needs[a]
+	if l.needs[a] = bytes; l.held[Model] <= l.most(Model) {
+		return nil
+	}
+	held := l.held[Model]
+	delete(l.needs, a)
+	if before > 0 {
+		l.needs[a] = before
+	}
+	l.refusals++
+	return &Refused{Kind: Model, Account: a.name, Need: held + reserveFor(bytes), Limit: l.limit, Held: l.sum(),
+		Never: true,
+		Reclaimable: held}
+}
+
+// reserveFor returns what models leave so that a call may have so many bytes beside bodies and responses.
+func reserveFor(call int64) int64 {
+	if call > 1<<60 {
+		return 1 << 61
+	}
+	return call + call/3 + 8
+}
+
 // Close removes an account that holds nothing, and returns the bytes that it holds.
 func (a *Account) Close() (held int64) {
 	a.ledger.mu.Lock()
 	defer a.ledger.mu.Unlock()
 	delete(a.ledger.accounts, a)
+	delete(a.ledger.needs, a)
 	return a.held
 }
 
@@ -153,24 +201,35 @@ func (l *Ledger) Most(kind Kind) int64 {
 	return l.most(kind)
 }
 
-// most is Most, under the lock.
+// leastReserve is the least that models leave for requests, in bytes: a slab of buffers for bodies, and one for
+// responses.
+const leastReserve = 8 * leastSlab
+
+// most is Most, under the lock. For models it is what all of them may hold together.
 func (l *Ledger) most(kind Kind) int64 {
 	free := l.limit - l.held[Model]
-	if kind == Body || kind == Response {
-		return free / 4
+	switch kind {
+	case Body, Response:
+		return free / 8
+	case Call:
+		return free - free/8*2
 	}
-	return free
+	reserve := max(l.limit/8, leastReserve)
+	for _, call := range l.needs {
+		reserve = max(reserve, reserveFor(call))
+	}
+	return max(0, l.limit-reserve)
 }
 
 // fits reports whether bytes of a kind fit now, under the lock.
 func (l *Ledger) fits(kind Kind, bytes int64) bool {
-	return bytes <= l.free(kind)
+	return bytes <= l.free(kind) && bytes <= l.atMost(kind)
 }
 
 // free returns the bytes of a kind that can be taken now, under the lock.
 func (l *Ledger) free(kind Kind) int64 {
 	free := l.limit - l.sum()
-	if kind == Body || kind == Response {
+	if kind != Call {
 		free = min(free, l.most(kind)-l.held[kind])
 	}
 	return free
@@ -195,11 +254,9 @@ func (a *Account) Take(ctx context.Context, bytes int64) error {
 		l.mu.Unlock()
 		return nil
 	}
-	if bytes > l.most(a.kind) {
+	if bytes > l.atMost(a.kind) {
 		defer l.mu.Unlock()
-		l.refusals++
-		return &Refused{Kind: a.kind, Account: a.name, Need: bytes, Limit: l.most(a.kind), Held: l.sum(), Never: true,
-			Reclaimable: l.held[Model]}
+		return l.never(a, bytes)
 	}
 	w := &waiter{account: a, bytes: bytes, ready: make(chan struct{})}
 	*queue = append(*queue, w)
@@ -296,10 +353,8 @@ func (l *Ledger) serve() {
 			w := l.waiting[i][0]
 			if l.fits(w.account.kind, w.bytes) {
 				l.hold(w.account, w.bytes)
-			} else if w.bytes > l.most(w.account.kind) { // a model was loaded meanwhile
-				l.refusals++
-				w.refused = &Refused{Kind: w.account.kind, Account: w.account.name, Need: w.bytes,
-					Limit: l.most(w.account.kind), Held: l.sum(), Never: true, Reclaimable: l.held[Model]}
+			} else if w.bytes > l.atMost(w.account.kind) { // a model was loaded meanwhile
+				w.refused = l.never(w.account, w.bytes)
 			} else {
 				break
 			}

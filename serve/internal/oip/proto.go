@@ -3,6 +3,8 @@ package oip
 import (
 	"encoding/binary"
 	"math"
+	"slices"
+	"unsafe"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -116,6 +118,64 @@ func DecodeProto(message []byte, allocate Allocate) (*Request, error) {
 		return nil, err
 	}
 	return r, r.fill(inputs, raw, allocate)
+}
+
+// RawStart returns the offset of the first raw contents in a message, of which at least the beginning is there; 0 if
+// the beginning has none.
+func RawStart(beginning []byte) int {
+	for at := 0; at < len(beginning); {
+		number, kind, n := protowire.ConsumeTag(beginning[at:])
+		if n < 0 {
+			return 0
+		}
+		if number == 7 && kind == protowire.BytesType {
+			_, m := protowire.ConsumeVarint(beginning[at+n:])
+			if m < 0 {
+				return 0
+			}
+			return at + n + m
+		}
+		m := protowire.ConsumeFieldValue(number, kind, beginning[at+n:])
+		if m < 0 {
+			return 0
+		}
+		at += n + m
+	}
+	return 0
+}
+
+// Align moves the inputs' elements, which lie in a buffer in the order of the inputs, to addresses that are aligned for
+// their types, as far as the buffer has room behind them. Those that lie elsewhere stay.
+func (r *Request) Align(buffer []byte) {
+	type move struct {
+		input    int
+		from, to int
+	}
+	var moves []move
+	base, shift := uintptr(unsafe.Pointer(unsafe.SliceData(buffer))), 0
+	for i := range r.Inputs {
+		t := &r.Inputs[i]
+		if len(t.Data) == 0 || t.DType == weir.StringType && shift == 0 {
+			continue
+		}
+		from := int(uintptr(unsafe.Pointer(&t.Data[0])) - base)
+		if from < 0 || from >= len(buffer) || len(moves) > 0 && from < moves[len(moves)-1].from {
+			return
+		}
+		size := max(1, t.DType.Size())
+		shift += (size - int(base+uintptr(from+shift))%size) % size
+		if from+shift+len(t.Data) > len(buffer) {
+			break
+		}
+		moves = append(moves, move{i, from, from + shift})
+	}
+	for _, m := range slices.Backward(moves) {
+		t := &r.Inputs[m.input]
+		if n := len(t.Data); m.from != m.to {
+			copy(buffer[m.to:m.to+n], t.Data)
+			t.Data = buffer[m.to : m.to+n : m.to+n]
+		}
+	}
 }
 
 // fill gives the inputs their elements: raw ones for all inputs that have neither shared memory nor typed contents.
