@@ -45,7 +45,7 @@ func (p *Program) WriteTo(w io.Writer) (n int64, err error) {
 	defer diag.Faults(diag.Faults(true)) // the weights may lie in a file
 	a := artefact.About[Description, Condition, Saving]{Target: string(p.target), Description: p.model.Describe(),
 		Metadata: p.model.Metadata(), Proved: p.Proved(), Inputs: p.session.Inputs, Outputs: p.session.Outputs,
-		Savings: p.Savings(), Exhausted: p.exhausted}
+		Savings: p.Savings(), Exhausted: p.exhausted, Joined: p.joined}
 	a.Description.Tuned = p.tuned
 	declared := map[string][]signature.Extent{}
 	for _, info := range p.model.source.outputs() {
@@ -141,7 +141,7 @@ func (a compiledModel) compile(ctx context.Context, p *Program, o Options, _ com
 		dims[name] = sym.Range{Min: r.Min, Max: r.Max}
 	}
 	p.session.Inputs, p.session.Outputs = a.Inputs(), a.Outputs()
-	p.exhausted = a.About.Exhausted
+	p.exhausted, p.joined = a.About.Exhausted, a.About.Joined
 	p.proved, p.tuned, p.saved = a.About.Proved, a.About.Description.Tuned, a.About.Savings
 	budget, err := p.budget(o)
 	if err != nil {

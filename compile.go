@@ -299,6 +299,7 @@ func (p *Program) compileModule(ctx context.Context, from sources.Model, o Optio
 	if err != nil {
 		return err
 	}
+	p.setJoined()
 	if p.exhausted = p.compiled.Exhausted; p.exhausted && o.Logger != nil {
 		o.Logger.Warn("proofs used up what they may cost: narrower dimensions may make the program smaller and faster",
 			"model", m.file)

@@ -73,6 +73,17 @@ func ExampleAccount() {
 	// true
 }
 
+// Rows tells whether requests may be joined into one run.
+func ExampleProgram_Rows() {
+	program := open(weir.Options{})
+	defer program.Close()
+	fmt.Println(program.Rows("batch"))
+	fmt.Println(program.Rows("time"))
+	// Output:
+	// <nil>
+	// dimension time: it is not the first axis of an input
+}
+
 // Trim releases the memory of calls that no run uses. The next run makes a call again.
 func ExampleProgram_Trim() {
 	program := open(weir.Options{Threads: 1})

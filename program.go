@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/weirml/weir/internal/artefact"
 	"github.com/weirml/weir/internal/certificate"
 	"github.com/weirml/weir/internal/compiler"
 	"github.com/weirml/weir/internal/device"
@@ -34,6 +35,10 @@ type Program struct {
 	device     device.Device // the device that it runs on beside the host, or nil
 	absent     error         // why a program for a device cannot run; nil: it can
 	deviceHeld int64         // bytes of the device's memory that the executable holds
+
+	// joined has, by the name of each dimension that is the first axis of an input, the reason why its rows are not proved
+	// to be independent; a zero reason if they are.
+	joined map[string]artefact.Joining
 
 	asks certificate.Asks
 	// charged is the share of the program's fixed part that Account has granted, and gets back at the program's end.

@@ -2,8 +2,9 @@
 // model computes many rows in hardly more time than one.
 //
 // A Batcher is for a program whose inputs and outputs all have the same named dimension as their first axis, and whose
-// rows do not depend on each other. It joins requests along that dimension until the run has Options.Rows rows or the
-// first request has waited for Options.Wait, runs them as one, and gives each request its own rows of the outputs.
+// rows do not depend on each other: Batcher.Proved proves it of most models. It joins requests along that dimension
+// until the run has Options.Rows rows or the first request has waited for Options.Wait, runs them as one, and gives
+// each request its own rows of the outputs.
 //
 // The batcher's memory is certified as the program's is: see Batcher.Memory.
 package batch
@@ -116,6 +117,10 @@ func New(p *weir.Program, o Options) (*Batcher, error) {
 	b.turn <- struct{}{}
 	return b, nil
 }
+
+// Proved returns nil if it is proved that the program's rows do not depend on each other; otherwise the reason why it
+// is not, as weir.Program.Rows does. A batcher joins rows in any case: its user may know more.
+func (b *Batcher) Proved() error { return b.program.Rows(b.shape.dim) }
 
 // Run runs the program on a request's rows, together with the rows of other requests, and returns the request's own
 // rows of the outputs. The inputs are tensors whose first axis is the rows; Run borrows them until it returns. If ctx

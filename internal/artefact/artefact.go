@@ -30,6 +30,17 @@ type About[Description, Condition, Saving any] struct {
 	Exhausted   bool                 `json:"exhausted,omitempty"` // see weir.Memory
 	// Initial are the first values of states, by input; values that are all zeros are left out.
 	Initial map[string][]byte `json:"initial,omitempty"`
+	// Joined has an element for each dimension that is the first axis of an input, by its label; nil in artefacts that do
+	// not say.
+	Joined map[string]Joining `json:"joined,omitempty"`
+}
+
+// Joining is where rows come to depend on each other, or on their number; the zero value: nowhere.
+type Joining struct {
+	Node   string `json:"node,omitempty"`
+	Op     string `json:"op,omitempty"`
+	Tensor string `json:"tensor,omitempty"`
+	Detail string `json:"detail,omitempty"`
 }
 
 // File is an artefact that was read.

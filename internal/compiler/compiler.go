@@ -13,6 +13,7 @@ import (
 	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/memplan"
 	"github.com/weirml/weir/internal/memplan/validator"
+	"github.com/weirml/weir/internal/pass"
 	"github.com/weirml/weir/internal/program"
 	"github.com/weirml/weir/internal/schedule"
 	"github.com/weirml/weir/internal/sym"
@@ -72,8 +73,11 @@ type Compiled struct {
 	Device    OnDevice     // the program's use of a device with memory of its own
 	Saved     budget.Found // the savings that the budget needed
 	Spilled   sym.Expr     // bytes of the file that one call spills to
-	Guards    int          // accesses of the scheduled loops that a check guards, since they are not proved
-	Scratch   sym.Expr     // bytes that one worker needs, over the inputs' dimensions
+	// Apart says of each dimension that is the first axis of an input whether its rows are apart: see pass.Apart. An
+	// artefact does not have it.
+	Apart   map[sym.Name]*pass.Joint
+	Guards  int      // accesses of the scheduled loops that a check guards, since they are not proved
+	Scratch sym.Expr // bytes that one worker needs, over the inputs' dimensions
 
 	verdicts map[string]verdict // by kernel's name: the last verdict on it
 	device   string             // the device that runs the kernels, with memory of its own; "" for the host
@@ -153,6 +157,7 @@ func (c *Compiled) compile(o Options) (_ *Compiled, err error) {
 	if err := k.verify(); err != nil {
 		return nil, err
 	}
+	c.Apart = pass.Apart(k.m)
 	if err := k.rewrite(); err != nil {
 		return nil, err
 	}

@@ -12,9 +12,11 @@ import (
 
 // init defines the operators argmax and hardmax.
 func init() {
-	define(&Def{Op: "argmax", Linear: true, Shape: argMaxShape, Mean: argMaxMean, Samples: argMaxSamples,
+	define(&Def{Op: "argmax", apart: apartReduced,
+		Linear: true, Shape: argMaxShape, Mean: argMaxMean, Samples: argMaxSamples,
 		Lowerings: []Lowering{{Name: "rows", Build: argMaxRows}}})
-	define(&Def{Op: "hardmax", Grad: none, Shape: softmaxShape, Mean: hardmaxMean, Samples: softmaxSamples,
+	define(&Def{Op: "hardmax", apart: apartBeside(-1),
+		Grad: none, Shape: softmaxShape, Mean: hardmaxMean, Samples: softmaxSamples,
 		Lowerings: []Lowering{{Name: "rows", Build: hardmaxRows}}})
 }
 

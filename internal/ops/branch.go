@@ -13,7 +13,7 @@ import (
 
 // init defines the operator if.
 func init() {
-	define(&Def{Op: "if", Grad: ifGrad, Shape: ifShape, Mean: ifMean})
+	define(&Def{Op: "if", Chooses: true, Grad: ifGrad, Shape: ifShape, Mean: ifMean})
 }
 
 // If runs one of two regions, chosen by a bool of one element. The regions have no parameters and equally many results

@@ -12,7 +12,7 @@ import (
 
 // init defines the operator col2im.
 func init() {
-	define(&Def{Op: "col2im", Shape: col2imShape, Mean: col2imMean, Samples: col2imSamples,
+	define(&Def{Op: "col2im", apart: apartFirst, Shape: col2imShape, Mean: col2imMean, Samples: col2imSamples,
 		Lowerings: []Lowering{{Name: "window", Build: col2imWindow}}})
 }
 

@@ -11,7 +11,7 @@ import (
 
 // init defines the operator concat.
 func init() {
-	define(&Def{Op: "concat", Last: concatLast, Narrow: concatNarrow, Light: true, Linear: true,
+	define(&Def{Op: "concat", apart: apartConcat, Last: concatLast, Narrow: concatNarrow, Light: true, Linear: true,
 		Recompute: InPieces | Backward, Holds: true, NotNegative: allNotNegative, Defer: concatDeferred,
 		rows: rowRule{axes: concatRows}, Grad: concatGrad, Shape: concatShape, Mean: concatMean, Samples: concatSamples,
 		View: func(n *ir.Node, _ *sym.Dims) *View {

@@ -20,7 +20,8 @@ type cumulation struct {
 func init() {
 	for _, f := range []cumulation{{"cumsum", loop.Add, 0, cumsumGrad, Def{Linear: true, Last: axisLast}},
 		{"cumprod", loop.Mul, 1, cumprodGrad, Def{}}} {
-		define(&Def{Op: f.name, Linear: f.own.Linear, Last: f.own.Last, Shape: cumulateShape, Grad: f.grad, Mean: f.mean,
+		define(&Def{Op: f.name, apart: apartBeside(0),
+			Linear: f.own.Linear, Last: f.own.Last, Shape: cumulateShape, Grad: f.grad, Mean: f.mean,
 			Lowerings: []Lowering{{Name: "serial", Build: f.serial}}, Samples: cumulateSamples})
 	}
 }

@@ -13,7 +13,8 @@ import (
 
 // init defines the operator determinant.
 func init() {
-	define(&Def{Op: "determinant", Shape: determinantShape, Mean: determinantMean, Grad: determinantGrad,
+	define(&Def{Op: "determinant", apart: apartBefore(2),
+		Shape: determinantShape, Mean: determinantMean, Grad: determinantGrad,
 		Samples:   determinantSamples,
 		Lowerings: []Lowering{{Name: "elimination", Build: determinantElimination}}})
 }

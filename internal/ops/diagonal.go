@@ -11,7 +11,8 @@ import (
 
 // init defines the operator diagonal.
 func init() {
-	define(&Def{Op: "diagonal", Linear: true, Grad: diagonalGrad, Shape: diagonalShape, Mean: diagonalMean,
+	define(&Def{Op: "diagonal", apart: apartDiagonal,
+		Linear: true, Grad: diagonalGrad, Shape: diagonalShape, Mean: diagonalMean,
 		View: diagonalView, Samples: diagonalSamples,
 		Lowerings: []Lowering{{Name: "map", Build: func(k *Nest, n *ir.Node) {
 			k.Nest(loop.Each, "i", k.Out[0].Shape, func(at []sym.Expr) {

@@ -15,7 +15,8 @@ import (
 
 // init defines the operator fourier.
 func init() {
-	define(&Def{Op: "fourier", Grad: fourierGrad, Shape: fourierShape, Mean: fourierMean, Host: "fourier",
+	define(&Def{Op: "fourier", apart: apartFourier, Grad: fourierGrad, Shape: fourierShape, Mean: fourierMean,
+		Host:    "fourier",
 		Samples: fourierSamples})
 }
 

@@ -11,13 +11,16 @@ import (
 
 // init defines the operators gather, gather_elements and gather_nd.
 func init() {
-	define(&Def{Op: "gather", Light: true, Linear: true, Recompute: InPieces | Backward, Picks: true, Selects: true,
+	define(&Def{Op: "gather", apart: apartGather,
+		Light: true, Linear: true, Recompute: InPieces | Backward, Picks: true, Selects: true,
 		rows: tableRows, Grad: gatherGrad, Shape: gatherShape, Mean: gatherMean, Samples: gatherSamples,
 		Lowerings: []Lowering{{Name: "rows", When: movable, Build: gatherRows}}})
-	define(&Def{Op: "gather_elements", Light: true, Linear: true, Picks: true, Selects: true, Grad: gatherElementsGrad,
+	define(&Def{Op: "gather_elements", apart: apartGatherElements,
+		Light: true, Linear: true, Picks: true, Selects: true, Grad: gatherElementsGrad,
 		Shape: gatherElementsShape, Mean: gatherElementsMean, Samples: gatherElementsSamples,
 		Lowerings: []Lowering{{Name: "map", When: movable, Build: gatherElementsMap}}})
-	define(&Def{Op: "gather_nd", Light: true, Linear: true, Picks: true, Selects: true, Grad: gatherNDGrad,
+	define(&Def{Op: "gather_nd", apart: apartGatherND,
+		Light: true, Linear: true, Picks: true, Selects: true, Grad: gatherNDGrad,
 		Shape: gatherNDShape, Mean: gatherNDMean, Samples: gatherNDSamples,
 		Lowerings: []Lowering{{Name: "rows", When: movable, Build: gatherNDRows}}})
 }

@@ -13,7 +13,8 @@ import (
 
 // init defines the operators stop_gradient and custom_gradient.
 func init() {
-	define(&Def{Op: "stop_gradient", Shape: stopShape, Mean: sameMean, Grad: none, Samples: stopSamples,
+	define(&Def{Op: "stop_gradient", apart: apartBefore(0),
+		Shape: stopShape, Mean: sameMean, Grad: none, Samples: stopSamples,
 		Expand: func(_ *ir.Builder, n *ir.Node) []*ir.Value { return n.Inputs[:1] }})
 	define(&Def{Op: "custom_gradient", Shape: customShape, Mean: sameMean, Grad: customGrad, Samples: customSamples,
 		Expand: func(_ *ir.Builder, n *ir.Node) []*ir.Value { return Marked(n) }})

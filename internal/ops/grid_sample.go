@@ -14,7 +14,8 @@ import (
 
 // init defines the operator grid_sample.
 func init() {
-	define(&Def{Op: "grid_sample", Grad: gridSampleGrad, Shape: gridSampleShape, Mean: gridSampleMean,
+	define(&Def{Op: "grid_sample", apart: apartGrids,
+		Grad: gridSampleGrad, Shape: gridSampleShape, Mean: gridSampleMean,
 		Samples:   gridSampleSamples,
 		Lowerings: []Lowering{{Name: "taps", When: movable, Build: gridSampleTaps}}})
 }

@@ -12,7 +12,7 @@ import (
 
 // init defines the operator lrn.
 func init() {
-	define(&Def{Op: "lrn", Grad: lrnGrad, Shape: lrnShape, Mean: lrnMean, Samples: lrnSamples,
+	define(&Def{Op: "lrn", apart: apartFirst, Grad: lrnGrad, Shape: lrnShape, Mean: lrnMean, Samples: lrnSamples,
 		Lowerings: []Lowering{{Name: "window", Build: lrnWindow}}})
 }
 

@@ -12,8 +12,9 @@ import (
 
 // init defines the operator matmul_blocks.
 func init() {
-	define(&Def{Op: "matmul_blocks", NoGrad: "its weights are quantised, and it is for inference",
-		Shape: matmulBlocksShape, Mean: matmulBlocksMean, Samples: matmulBlocksSamples, Work: matmulBlocksWork,
+	define(&Def{Op: "matmul_blocks", apart: apartBefore(1),
+		NoGrad: "its weights are quantised, and it is for inference",
+		Shape:  matmulBlocksShape, Mean: matmulBlocksMean, Samples: matmulBlocksSamples, Work: matmulBlocksWork,
 		Lowerings: []Lowering{{Name: "panels", Build: matmulBlocksPanels}}})
 }
 

@@ -56,6 +56,8 @@ type Def struct {
 	Holds bool
 	// OwnMemory: the results have memory of their own, and are copied into the memory of a result that holds them.
 	OwnMemory bool
+	// Chooses: one of the two regions runs, as the only input says, and gives the results.
+	Chooses bool
 	// Rearranges: the result has each element of the only input once, in an order that attributes decide.
 	Rearranges bool
 	// Picks: each element of the result is an element of the first input: moved, or the greatest or least of several.
@@ -101,6 +103,9 @@ type Def struct {
 	Cut func(c NarrowContext, n *ir.Node, want Section) (Reading, bool)
 	// rows says how the result is computed in pieces of an axis: see rows.go. Without rows.axes it is not.
 	rows rowRule
+	// apart says which entries of the results depend on the same entries of the operands: see apart.go. nil: as rows
+	// says.
+	apart apartRule
 	// View returns the location of the first output inside an input; nil if the output must be computed.
 	View func(n *ir.Node, d *sym.Dims) *View
 	// Lowerings are loop nests, the best first.

@@ -12,10 +12,11 @@ import (
 
 // init defines the operators quantize and dequantize.
 func init() {
-	define(&Def{Op: "quantize", Last: axisLast, Linear: true,
+	define(&Def{Op: "quantize", apart: apartQuantize, Last: axisLast, Linear: true,
 		NoGrad: "rounded; Custom says how to pass a derivative through", Shape: quantizeShape, Mean: quantizeMean,
 		Samples: quantizeSamples, Lowerings: []Lowering{{Name: "map", Build: quantizeMap}}})
-	define(&Def{Op: "dequantize", Last: axisLast, Linear: true, Grad: dequantizeGrad, Shape: dequantizeShape,
+	define(&Def{Op: "dequantize", apart: apartQuantize,
+		Last: axisLast, Linear: true, Grad: dequantizeGrad, Shape: dequantizeShape,
 		Mean: dequantizeMean, Samples: dequantizeSamples, Lowerings: []Lowering{{Name: "map", Build: dequantizeMap}}})
 }
 

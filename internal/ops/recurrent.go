@@ -12,7 +12,7 @@ import (
 
 // init defines the operator recurrent.
 func init() {
-	define(&Def{Op: "recurrent", Grad: recurrentGrad, Shape: recurrentShape, Mean: recurrentMean,
+	define(&Def{Op: "recurrent", apart: apartRecurrent, Grad: recurrentGrad, Shape: recurrentShape, Mean: recurrentMean,
 		Samples: recurrentSamples,
 		Lowerings: []Lowering{{Name: "sequences", Blocks: true, Build: recurrentSequences},
 			{Name: "steps", Build: recurrentSteps}}})

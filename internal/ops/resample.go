@@ -11,7 +11,8 @@ import (
 
 // init defines the operator resample.
 func init() {
-	define(&Def{Op: "resample", Last: axisLast, rows: tableRows, Grad: resampleGrad, Shape: resampleShape,
+	define(&Def{Op: "resample", apart: apartBeside(0),
+		Last: axisLast, rows: tableRows, Grad: resampleGrad, Shape: resampleShape,
 		Mean: resampleMean, Samples: resampleSamples,
 		Lowerings: []Lowering{{Name: "taps", Build: resampleTaps}}})
 }

@@ -11,7 +11,8 @@ import (
 
 // init defines the operator rotate.
 func init() {
-	define(&Def{Op: "rotate", Narrow: rotateNarrow, Light: true, Shape: rotateShape, Mean: rotateMean,
+	define(&Def{Op: "rotate", apart: apartRotate,
+		Narrow: rotateNarrow, Light: true, Shape: rotateShape, Mean: rotateMean,
 		Samples: rotateSamples, Expand: func(b *ir.Builder, n *ir.Node) []*ir.Value {
 			return []*ir.Value{Rotate(b, n.Inputs[0], n.Inputs[1], n.Inputs[2], n.Attrs.Bool("interleaved"))}
 		}})

@@ -9,7 +9,8 @@ import (
 
 // init defines the operators scatter_elements and scatter_nd.
 func init() {
-	define(&Def{Op: "scatter_elements", Linear: true, Scatter: true, KeepsVectors: scatterElementsKeepsVectors,
+	define(&Def{Op: "scatter_elements", apart: apartScatterElements,
+		Linear: true, Scatter: true, KeepsVectors: scatterElementsKeepsVectors,
 		Grad: scatterElementsGrad, Shape: scatterElementsShape, Mean: scatterElementsMean, Samples: scatterElementsSamples,
 		Lowerings: []Lowering{{Name: "serial", When: movable, Onto: true, Build: scatterElementsSerial}}})
 	define(&Def{Op: "scatter_nd", Linear: true, Scatter: true, KeepsVectors: scatterNDKeepsVectors, Grad: scatterNDGrad,

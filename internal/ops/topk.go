@@ -9,7 +9,8 @@ import (
 
 // init defines the operator topk.
 func init() {
-	define(&Def{Op: "topk", Grad: topkGrad, Shape: topkShape, Mean: hostMean("topk"), Host: "topk", Samples: topkSamples})
+	define(&Def{Op: "topk", apart: apartBeside(-1),
+		Grad: topkGrad, Shape: topkShape, Mean: hostMean("topk"), Host: "topk", Samples: topkSamples})
 }
 
 // TopK returns the k largest (or smallest) elements along an axis, in order, and their indices (i64). Of equal elements

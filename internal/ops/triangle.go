@@ -9,7 +9,8 @@ import (
 
 // init defines the operator triangle.
 func init() {
-	define(&Def{Op: "triangle", Linear: true, Recompute: Backward, Grad: triangleGrad, Shape: triangleShape,
+	define(&Def{Op: "triangle", apart: apartBefore(2),
+		Linear: true, Recompute: Backward, Grad: triangleGrad, Shape: triangleShape,
 		Mean: triangleMean, Samples: triangleSamples,
 		Lowerings: []Lowering{{Name: "map", When: movable, Build: triangleMap}}})
 }

@@ -197,6 +197,7 @@ var uses = map[string]func(ctx context.Context, w *lives) error{
 		return c.Close()
 	},
 	"Program.Observe":    func(ctx context.Context, w *lives) error { _, err := w.program.Observe(ctx, w.in); return err },
+	"Program.Rows":       func(_ context.Context, w *lives) error { return w.program.Rows("batch") },
 	"Program.Trim":       func(_ context.Context, w *lives) error { _, err := w.program.Trim(); return err },
 	"Program.Operations": func(_ context.Context, w *lives) error { _ = w.program.Operations().String(); return nil },
 	"Program.Outputs":    func(_ context.Context, w *lives) error { w.program.Outputs(); return nil },
