@@ -47,7 +47,7 @@ test: fresh format vet weirvet metrics serve conformance python ## all tests on 
 
 # Disk for PyTorch, and an hour or more, are needed.
 .PHONY: test-all
-test-all: fresh format vet weirvet metrics serve cross test-386 test-wasm test-race second-driver conformance python torch pythons ## every test there is, whole
+test-all: fresh format vet weirvet metrics serve serve-all cross test-386 test-wasm test-race second-driver conformance python torch pythons ## every test there is, whole
 	@$(GO) run ./internal/lint/leftout -say $(ENDINGS)
 	@echo "   longer runs, each of which has a short form that ran: docs/robustness.md, CONTRIBUTING.md"
 	@echo "== all tests passed"
@@ -93,9 +93,45 @@ metrics: ## Prometheus and OpenTelemetry: the module's tests
 
 # serve is a module of its own too.
 .PHONY: serve
-serve: ## the inference server: the module's tests
+serve: | .cache ## the inference server: the module's tests, and clients that others wrote
 	@echo "== serve"
 	@cd serve && $(GO) vet ./... && $(GO) test $(SHORT) ./...
+	@$(MAKE) --no-print-directory serve-clients
+
+# The clients are pinned packages of PyPI (270 MB) and grpcurl, in .cache/serve. What cannot be had is left out, and told.
+SERVE         := .cache/serve
+SERVE_CLIENTS := $(SERVE)/clients-$(shell cksum < serve/clients/requirements.txt | cut -d' ' -f1)
+SERVE_KSERVE  := $(SERVE)/kserve-$(shell cksum < serve/clients/requirements-kserve.txt | cut -d' ' -f1)
+GRPCURL       := github.com/fullstorydev/grpcurl/cmd/grpcurl@v1.9.4
+LEFT_OUT       = tee -a $(ENDINGS) <<<'{"Package":"serve/clients","Test":"$(1)","Skipped":true,"Why":"$(2)"}'
+
+$(SERVE_CLIENTS) $(SERVE_KSERVE): | .cache
+	@echo "== Python packages into $@"
+	@rm -rf $@ $@.partial
+	@"$(PYTHON)" -m venv $@
+	@list=serve/clients/requirements$(if $(findstring kserve,$(notdir $@)),-kserve).txt; \
+	$@/bin/python -m pip install --quiet --disable-pip-version-check --only-binary :all: $(if $(findstring kserve,$(notdir $@)),,--no-deps) -r $$list || \
+	{ rm -rf $@; exit 1; }
+
+.PHONY: serve-clients
+serve-clients: | .cache ## tritonclient and grpcurl against weir-serve: the table of docs/serving-clients.md
+	@cd serve && $(GO) build -trimpath -o ../$(SERVE)/weir-serve ./cmd/weir-serve
+	@if $(MAKE) --no-print-directory $(SERVE_CLIENTS); then \
+		test -x $(SERVE)/bin/grpcurl || GOBIN=$$PWD/$(SERVE)/bin $(GO) install $(GRPCURL) || \
+			$(call LEFT_OUT,grpcurl,$(GRPCURL) cannot be installed); \
+		curl=$$(ls $(SERVE)/bin/grpcurl 2>/dev/null || true); \
+		$(SERVE_CLIENTS)/bin/python serve/clients/run.py $(SERVE)/weir-serve "$$curl" $(CLIENTS_FLAGS); \
+	else \
+		$(call LEFT_OUT,all,the packages of serve/clients/requirements.txt cannot be installed); \
+	fi
+
+.PHONY: serve-all
+serve-all: $(SERVE_KSERVE) ## the same, and KServe's SDK (450 MB more)
+	@$(MAKE) --no-print-directory serve-clients CLIENTS_FLAGS="--kserve $(SERVE_KSERVE)/bin/python"
+
+.PHONY: serve-rewrite
+serve-rewrite: $(SERVE_KSERVE) ## write the tables of docs/serving-clients.md
+	@$(MAKE) --no-print-directory serve-clients CLIENTS_FLAGS="--rewrite --kserve $(SERVE_KSERVE)/bin/python"
 
 # SwiftShader, of Debian's chromium-common, has other limits, other types and another compiler than the first driver.
 SWIFTSHADER := /usr/lib/chromium/vk_swiftshader_icd.json

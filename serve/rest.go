@@ -56,15 +56,21 @@ func (s *Server) routes(manage bool) http.Handler {
 		mux.HandleFunc("GET "+at+"/ready", func(w http.ResponseWriter, r *http.Request) {
 			model, version := name(r)
 			m, err := api.ModelReady(r.Context(), &oip.ModelReadyRequest{Name: model, Version: version})
-			s.health(w, err == nil && m.Ready)
+			ready := err == nil && m.Ready
+			s.health(w, ready, map[string]any{"name": model, "ready": ready})
 		})
 		mux.HandleFunc("POST "+at+"/infer", s.inferREST)
 	}
 	get("/v2/models/stats", func(ctx context.Context, r *http.Request) (proto.Message, error) {
 		return api.ModelStatistics(ctx, &oip.ModelStatisticsRequest{})
 	})
-	mux.HandleFunc("GET /v2/health/live", func(w http.ResponseWriter, r *http.Request) { s.health(w, true) })
-	mux.HandleFunc("GET /v2/health/ready", func(w http.ResponseWriter, r *http.Request) { s.health(w, s.Ready()) })
+	mux.HandleFunc("GET /v2/health/live", func(w http.ResponseWriter, r *http.Request) {
+		s.health(w, true, map[string]any{"live": true})
+	})
+	mux.HandleFunc("GET /v2/health/ready", func(w http.ResponseWriter, r *http.Request) {
+		ready := s.Ready()
+		s.health(w, ready, map[string]any{"live": true, "ready": ready})
+	})
 	s.manageREST(mux, api)
 	s.operations(mux, manage)
 	mux.HandleFunc("POST /inference.GRPCInferenceService/ModelInfer", s.inferGRPC)
@@ -103,11 +109,13 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	s.reply(w, r, nil, err)
 }
 
-// health answers with a status alone.
-func (s *Server) health(w http.ResponseWriter, ok bool) {
+// health answers with a status, which is all that Triton's clients read, and with the object that KServe's read.
+func (s *Server) health(w http.ResponseWriter, ok bool, object map[string]any) {
+	w.Header().Set("Content-Type", "application/json")
 	if !ok {
 		w.WriteHeader(http.StatusBadRequest) // as the protocol has it
 	}
+	w.Write(oip.AppendJSON(nil, object))
 }
 
 // reply answers with a message as JSON, or with an error.

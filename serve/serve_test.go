@@ -262,3 +262,23 @@ func TestMalformed(t *testing.T) {
 		}
 	}
 }
+
+// TestHealthBodies checks the objects of health calls, which KServe's clients read; Triton's read the status.
+func TestHealthBodies(t *testing.T) {
+	_, h := start(t, serve.Options{Folder: folder(t, map[string]string{"digits.onnx": digits})})
+	for path, want := range map[string]string{"/v2/health/live": `200 {"live":true}`,
+		"/v2/health/ready":                   `200 {"live":true,"ready":true}`,
+		"/v2/models/digits/ready":            `200 {"name":"digits","ready":true}`,
+		"/v2/models/somebody/ready":          `400 {"name":"somebody","ready":false}`,
+		"/v2/models/digits/versions/2/ready": `400 {"name":"digits","ready":false}`} {
+		a, err := http.Get(h.URL + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(a.Body)
+		a.Body.Close()
+		if got := fmt.Sprintf("%d %s", a.StatusCode, body); err != nil || got != want {
+			t.Errorf("%s: %s (%v), want %s", path, got, err, want)
+		}
+	}
+}

@@ -390,6 +390,8 @@ func appendFloat(to []byte, x float64, bits int) []byte {
 		return append(to, "1e999"...)
 	case math.IsInf(x, -1):
 		return append(to, "-1e999"...)
+	case x == 0 && math.Signbit(x):
+		return append(to, "-0.0"...) // many readers take -0 for an integer, which has no sign
 	}
 	return strconv.AppendFloat(to, x, 'g', -1, bits)
 }

@@ -441,10 +441,11 @@ func (r *Response) EncodeProto() [][]byte {
 	pieces := [][]byte{}
 	for i := range r.Outputs {
 		t := &r.Outputs[i]
-		if t.Region != nil {
+		head = protowire.AppendTag(head, 6, protowire.BytesType)
+		if t.Region != nil { // clients count the outputs to find an output's contents
+			head = protowire.AppendVarint(head, 0)
 			continue
 		}
-		head = protowire.AppendTag(head, 6, protowire.BytesType)
 		head = protowire.AppendVarint(head, uint64(len(t.Data)))
 		pieces, head = append(pieces, head, t.Data), nil
 	}

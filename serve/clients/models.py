@@ -1,0 +1,44 @@
+"""The models that the clients' test serves, written by the onnx package: small ones that answer with what they got."""
+import pathlib
+import shutil
+
+from onnx import TensorProto, helper, save
+
+HERE = pathlib.Path(__file__).parent
+DIGITS = HERE / "../../examples/digits/data/digits.onnx"
+# By the protocol's names of element types.
+TYPES = {"BOOL": TensorProto.BOOL, "INT8": TensorProto.INT8, "INT16": TensorProto.INT16, "INT32": TensorProto.INT32, "INT64": TensorProto.INT64,
+         "UINT8": TensorProto.UINT8, "UINT16": TensorProto.UINT16, "UINT32": TensorProto.UINT32, "UINT64": TensorProto.UINT64, "FP16": TensorProto.FLOAT16,
+         "BF16": TensorProto.BFLOAT16, "FP32": TensorProto.FLOAT, "FP64": TensorProto.DOUBLE, "BYTES": TensorProto.STRING}
+
+
+def write(path, nodes, inputs, outputs, constants=()):
+    """Writes a model; inputs and outputs are (name, the protocol's type, shape)."""
+    def values(some):
+        return [helper.make_tensor_value_info(name, TYPES[kind], shape) for name, kind, shape in some]
+    graph = helper.make_graph([helper.make_node(*n) for n in nodes], "g", values(inputs), values(outputs), list(constants))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10), path)
+
+
+def constant(value):
+    return helper.make_tensor("c", TensorProto.FLOAT, [], [value])
+
+
+def folder(root):
+    """Writes the folder of models."""
+    shutil.copytree(DIGITS.parent, root, ignore=lambda _, names: [n for n in names if n != DIGITS.name])
+    for kind in TYPES:
+        write(root / f"same_{kind.lower()}.onnx", [("Identity", ["x"], ["y"])], [("x", kind, ["rows", 3])], [("y", kind, ["rows", 3])])
+    write(root / "two.onnx", [("Add", ["a", "b"], ["sum"]), ("Sub", ["a", "b"], ["difference"])], [(n, "FP32", ["rows", 3]) for n in "ab"],
+          [(n, "FP32", ["rows", 3]) for n in ("sum", "difference")])
+    write(root / "scalar.onnx", [("Add", ["x", "c"], ["y"])], [("x", "FP32", [])], [("y", "FP32", [])], [constant(1)])
+    write(root / "axes.onnx", [("Add", ["x", "x"], ["y"])], [("x", "INT32", ["a", "b", "c"])], [("y", "INT32", ["a", "b", "c"])])
+    write(root / "large.onnx", [("Neg", ["x"], ["y"])], [("x", "FP32", ["n"])], [("y", "FP32", ["n"])])
+    for name, policy in (("latest", ""), ("specific", "version_policy { specific { versions: [1, 3] } }"), ("whole", "version_policy { all {} }")):
+        for version in (1, 2, 3):
+            write(root / name / str(version) / "model.onnx", [("Mul", ["x", "c"], ["y"])], [("x", "FP32", ["rows", 3])], [("y", "FP32", ["rows", 3])],
+                  [constant(version)])
+        if policy:
+            (root / name / "config.pbtxt").write_text(f'name: "{name}"\nbackend: "onnxruntime"\nmax_batch_size: 8\n{policy}\n')
+    (root / "broken.onnx").write_bytes(b"this is no model")
