@@ -198,6 +198,10 @@ func init() {
 		}
 		return (*Tensor)(session.Borrow(inner)), nil
 	}
+	traced.Granted = func(account any, dt DType, shape []int) (any, int64, error) {
+		t, bytes, err := session.NewGranted(account.(Account), dt, sizesOf(shape))
+		return (*Tensor)(t), bytes, err
+	}
 	traced.Enter = func(t any) ([]byte, func(), error) {
 		inner, err := t.(*Tensor).inner().Enter()
 		if err != nil {

@@ -33,6 +33,10 @@ type Options struct {
 	// InFlight is the maximum number of rows that wait, run, or are in results that are not closed; Run blocks further
 	// requests. It is at least Rows; 0 stands for four times the rows of all calls together.
 	InFlight int
+	// Account, if not nil, is asked for the joined inputs and the results of each run before it begins, in full pages, and
+	// gets them back when they are closed. The program asks an account of its own, weir.Options.Account. If a joined run
+	// is refused, each of its requests is run by itself.
+	Account weir.Account
 }
 
 // Batcher joins requests. Any goroutine may use it.
@@ -43,6 +47,7 @@ type Batcher struct {
 	wait    time.Duration
 	calls   int
 	room    room
+	account weir.Account // nil: none
 	memory  Memory
 	limit   int64
 	blocked error // the reason if limit is not known
@@ -89,7 +94,7 @@ func New(p *weir.Program, o Options) (*Batcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Batcher{program: p, shape: s, rows: o.Rows, wait: o.Wait, calls: p.Stats().Calls,
+	b := &Batcher{program: p, shape: s, rows: o.Rows, wait: o.Wait, calls: p.Stats().Calls, account: o.Account,
 		changed: make(chan struct{}, 1), turn: make(chan struct{}, 1), ended: make(chan struct{})}
 	if b.rows == 0 {
 		b.rows = s.most

@@ -19,6 +19,7 @@ type request struct {
 	ctx    context.Context
 	in     []*weir.Tensor // by input of the program
 	rows   int
+	dims   weir.Dims
 	others string // the values of the other dimensions: only requests with equal values are joined
 	since  time.Time
 
@@ -63,6 +64,7 @@ func (b *Batcher) newRequest(ctx context.Context, in weir.Inputs) (*request, err
 	if err != nil {
 		return nil, err
 	}
+	r.dims = dims
 	names := make([]string, 0, len(dims))
 	for name, v := range dims {
 		if name != b.shape.dim {

@@ -55,13 +55,18 @@ func (b *Batcher) single(r *request) (outputs []*weir.Tensor, err error) {
 	for i, info := range b.shape.inputs {
 		in[info.Name] = r.in[i]
 	}
+	g, err := b.ask(r.ctx, []*request{r}, false)
+	if err != nil {
+		return nil, err
+	}
+	defer g.end()
 	out, err := b.program.Run(r.ctx, in)
 	if err != nil {
 		return nil, err
 	}
 	defer out.Close()
 	b.counts.rows.add(int64(r.rows), 1)
-	return b.rowsOf(out, 0, r.rows, r.rows)
+	return b.rowsOf(g, out, 0, r.rows, r.rows)
 }
 
 // together runs requests as one. It ends all of them if it succeeds, and none if it returns an error.
@@ -69,7 +74,13 @@ func (b *Batcher) together(list []*request) (err error) {
 	defer diag.Recover(&err, "running a batch")
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	in, err := b.join(list, cancel)
+	b.depart(list, cancel)
+	g, err := b.ask(ctx, list, true)
+	if err != nil {
+		return err
+	}
+	defer g.end()
+	in, err := b.join(g, list)
 	defer func() {
 		for _, a := range in {
 			a.(*weir.Tensor).Close()
@@ -90,7 +101,7 @@ func (b *Batcher) together(list []*request) (err error) {
 	b.counts.rows.add(int64(rows), 1)
 	slices, at := make([][]*weir.Tensor, len(list)), 0
 	for i, r := range list {
-		if slices[i], err = b.rowsOf(out, at, at+r.rows, rows); err != nil {
+		if slices[i], err = b.rowsOf(g, out, at, at+r.rows, rows); err != nil {
 			for _, s := range slices {
 				closeAll(s)
 			}
@@ -106,14 +117,12 @@ func (b *Batcher) together(list []*request) (err error) {
 	return nil
 }
 
-// join copies the inputs of requests, one after the other, into tensors that the caller must close, even after an
-// error. It calls cancel if all callers have left.
-func (b *Batcher) join(list []*request, cancel context.CancelFunc) (in weir.Inputs, err error) {
-	run, rows := &joint{cancel: cancel}, 0
+// depart makes requests a joint run. cancel is called once all callers have left.
+func (b *Batcher) depart(list []*request, cancel context.CancelFunc) {
+	run := &joint{cancel: cancel}
 	for _, r := range list {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		rows += r.rows
 		if r.run = run; r.state != left {
 			run.callers.Add(1)
 		}
@@ -121,11 +130,22 @@ func (b *Batcher) join(list []*request, cancel context.CancelFunc) (in weir.Inpu
 	if run.callers.Load() == 0 {
 		cancel()
 	}
+}
+
+// join copies the inputs of requests, one after the other, into tensors that the caller must close, even after an
+// error.
+func (b *Batcher) join(g *grant, list []*request) (in weir.Inputs, err error) {
+	rows := 0
+	for _, r := range list {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		rows += r.rows
+	}
 	in = weir.Inputs{}
 	for i, info := range b.shape.inputs {
 		shape := list[0].in[i].Shape()
 		shape[0] = rows
-		t, err := weir.New(info.DType, shape...)
+		t, err := g.tensor(info.DType, shape)
 		if err != nil {
 			return in, err
 		}
@@ -150,8 +170,8 @@ func (b *Batcher) join(list []*request, cancel context.CancelFunc) (in weir.Inpu
 	return in, nil
 }
 
-// rowsOf copies rows [from, to) of outputs that have the given number of rows.
-func (b *Batcher) rowsOf(out *weir.Results, from, to, rows int) (outputs []*weir.Tensor, err error) {
+// rowsOf copies, into granted memory, rows [from, to) of outputs that have the given number of rows.
+func (b *Batcher) rowsOf(g *grant, out *weir.Results, from, to, rows int) (outputs []*weir.Tensor, err error) {
 	defer func() {
 		if err != nil {
 			closeAll(outputs)
@@ -165,7 +185,7 @@ func (b *Batcher) rowsOf(out *weir.Results, from, to, rows int) (outputs []*weir
 			return outputs, diag.Internalf("output %s is %s, of %d rows", info.Name, output, rows)
 		}
 		shape[0] = to - from
-		t, err := weir.New(output.DType(), shape...)
+		t, err := g.tensor(output.DType(), shape)
 		if err != nil {
 			return outputs, err
 		}

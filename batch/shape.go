@@ -14,9 +14,10 @@ type shape struct {
 	dim             string // the name of the dimension of the rows
 	most            int    // the upper bound of dim
 	inputs, outputs []weir.Info
-	names           []string // of the outputs
-	inputRow        int64    // the bytes of one row of all inputs together, at the other dimensions' upper bounds
-	outputRows      []int64  // by output: the bytes of one row at the other dimensions' upper bounds
+	names           []string    // of the outputs
+	inputRow        int64       // the bytes of one row of all inputs together, at the other dimensions' upper bounds
+	sizes           []weir.Size // by output: its bytes
+	outputRows      []int64     // by output: the bytes of one row at the other dimensions' upper bounds
 }
 
 // shapeOf finds the dimension along which requests of p are joined, and the sizes of a row. It returns ErrInput or
@@ -84,6 +85,7 @@ func shapeOf(p *weir.Program) (*shape, error) {
 			return nil, err
 		}
 		s.names, s.outputRows = append(s.names, info.Name), append(s.outputRows, bytes/rows.Max)
+		s.sizes = append(s.sizes, size)
 	}
 	return s, nil
 }

@@ -98,6 +98,26 @@ func NewTensor(dt dtype.DType, sizes []int64) (*Tensor, error) {
 	return newTensor(inner, block, nil), nil
 }
 
+// NewGranted is NewTensor in whole pages that an account has granted, and gets back when the tensor is closed. It also
+// returns the bytes of these pages.
+func NewGranted(account mem.Account, dt dtype.DType, sizes []int64) (t *Tensor, bytes int64, err error) {
+	size, err := strided.BytesOf(dt, sizes)
+	if err != nil {
+		return nil, 0, err
+	}
+	block, err := mem.Map(mem.Tensors, "tensor", size)
+	if err != nil {
+		return nil, 0, err
+	}
+	inner, err := tensor.Over(dt, sizes, block.Bytes())
+	if err != nil {
+		block.Close()
+		return nil, 0, err
+	}
+	block.Charge(account)
+	return newTensor(inner, block, nil), block.Mapped(), nil
+}
+
 // Borrow returns a tensor in the memory of inner, which Close leaves alone.
 func Borrow(inner *tensor.Tensor) *Tensor { return newTensor(inner, nil, nil) }
 

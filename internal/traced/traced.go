@@ -16,6 +16,11 @@ var Load func(where string, module *ir.Module) (model any, err error)
 // is initialised.
 var New func(dt dtype.DType, shape []int, at uintptr, zeroed bool) (tensor any, err error)
 
+// Granted makes a *weir.Tensor of zeros in whole pages that an account has granted, and gets back when the tensor is
+// closed. It also returns the bytes of these pages. account is a weir.Account. The package weir sets it when it is
+// initialised.
+var Granted func(account any, dt dtype.DType, shape []int) (tensor any, bytes int64, err error)
+
 // Number makes a *weir.Tensor of one element, on Go's heap. The package weir sets it when it is initialised.
 var Number func(dt dtype.DType) (tensor any, err error)
 
