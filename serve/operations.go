@@ -8,6 +8,8 @@ import (
 // operations adds metrics, the status page and, for management, pprof.
 func (s *Server) operations(mux *http.ServeMux, manage bool) {
 	mux.Handle("GET /metrics", s.metrics)
+	mux.HandleFunc("GET /v2/weir/status", s.writeStatus)
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { s.page(w, http.StatusOK) })
 	if !manage {
 		return
 	}

@@ -82,6 +82,10 @@ func (s *Server) routes(manage bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if open := openToAll(r.URL.Path); !open {
 			if err := s.allowed(r.Header.Get("Authorization")); err != nil {
+				if r.URL.Path == "/" && r.Method == http.MethodGet {
+					s.page(w, http.StatusUnauthorized)
+					return
+				}
 				s.refuse(w, r, err)
 				return
 			}

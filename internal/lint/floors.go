@@ -153,6 +153,7 @@ var rooms = []Room{
 	{Floor: 10, Name: "weirtest", Purpose: "models, arguments and processes for the tests of whole programs",
 		May:     []string{below},
 		Modules: []string{"os/exec"}},
+	{Floor: 10, Name: "browsertest", Purpose: "a headless Chromium, for tests of pages", Modules: []string{"os/exec"}},
 	{Floor: 10, Name: "conformance", Purpose: "runs suites of test cases on every target",
 		May: []string{below, "values", "weirtest"}},
 	{Floor: 10, Name: "examples/digits/data", Purpose: "the digits model and its pictures, embedded"},

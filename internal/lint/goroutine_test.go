@@ -22,6 +22,7 @@ var mayStart = map[string]string{
 	"examples/embeddings/encoder.go":                "a user's own: a client of the batcher for each text of a request",
 	"examples/reload/main.go":                       "a user's own: it asks while models are replaced",
 	"examples/throughput/main.go":                   "a user's own: it measures calls beside each other",
+	"internal/browsertest/browser.go":               "it reads what a process of tests writes, and ends with it",
 	"internal/codegen/amd64/emulatetest/emulate.go": "it ends a process of tests",
 	"internal/session/results.go":                   "a cleanup that logs, and recovers",
 	"internal/codegen/kerneltest/suites.go":         "a test's, which is to fail",
