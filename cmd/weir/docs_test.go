@@ -59,7 +59,7 @@ func TestDocument(t *testing.T) {
 var documentedKey = regexp.MustCompile("`([^`]+)`")
 
 // TestJSONDocument compares the keys in docs/json.md, command by command, with those of testdata/keys.txt, which
-// TestKeys compares with the commands' output.
+// TestKeys compares with the commands' output. pack prints refused models among its keys, and no error.
 func TestJSONDocument(t *testing.T) {
 	golden, err := os.ReadFile("testdata/keys.txt")
 	if err != nil {
@@ -71,7 +71,7 @@ func TestJSONDocument(t *testing.T) {
 		key, indented := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "\t")
 		if !indented {
 			command, _, _ := strings.Cut(strings.Replace(line, ":", " ", 1), " ")
-			if section = "weir " + command; !strings.HasSuffix(line, ": exit 0\n") {
+			if section = "weir " + command; !strings.HasSuffix(line, ": exit 0\n") && command != "pack" {
 				section = "Errors"
 			}
 			if printed[section] == nil {

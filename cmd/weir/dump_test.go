@@ -115,22 +115,23 @@ func sameResults(a, b map[string][]any) bool {
 }
 
 // flagLines matches the names and kinds in the usage of a command's flags; a switch does not have a kind.
-var flagLines = regexp.MustCompile(`(?m)^ +(?:-\w, )?--(\S+)(?: (\S+))?  `)
+var flagLines = regexp.MustCompile(`(?m)^ +(?:-\w, )?--(\S+)(?: ([^\s\[]+)\S*)?  `)
 
-// TestNumbers: each flag of a number or a size refuses other values, with the flag's name and exit code 2.
+// TestNumbers: each flag of a number, a size or a form refuses other values, with the flag's name and exit code 2.
 func TestNumbers(t *testing.T) {
 	wrong := map[string][]string{
 		"int": {"-1", "x", "1.5", "99999999999999999999"}, "uint": {"-1", "x"}, "float": {"-1", "x", "nan", "inf", "-inf"},
-		"size": {"-1", "-3MiB", "0", "x", "300KB", "nan", "9000000TiB"}}
+		"size": {"-1", "-3MiB", "0", "x", "300KB", "nan", "9000000TiB"},
+		"form": {"", "helm", "Deployment"}}
 	numbers := 0
 	for _, cmd := range (&cli{}).command().Commands() {
 		for _, f := range flagLines.FindAllStringSubmatch(cmd.Flags().FlagUsages(), -1) {
 			switch name, kind := f[1], f[2]; kind {
 			case "", "string", "stringArray":
-			case "int", "uint", "float", "size":
+			case "int", "uint", "float", "size", "form":
 				numbers++
 				for _, text := range wrong[kind] {
-					r := weirRun(t, cmd.Name(), "model.onnx", "--"+name, text)
+					r := weirRun(t, cmd.Name(), "model.onnx", "--"+name+"="+text)
 					if r.code != exitUsage || !strings.Contains(r.err, "--"+name) || strings.Contains(r.err, "strconv") {
 						t.Errorf("weir %s --%s %s: %d %s", cmd.Name(), name, text, r.code, r.err)
 					}

@@ -99,8 +99,9 @@ Before a model runs, weir prints exactly how much memory it will take.`,
 	root.PersistentFlags().BoolVarP(&c.quiet, "quiet", "q", false, "no progress")
 	root.PersistentFlags().BoolVarP(&c.verbose, "verbose", "v", false, "log to standard error")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{flagError(err)} })
-	root.AddCommand(c.runCommand(), c.planCommand(), c.checkCommand(), c.infoCommand(), c.kernelsCommand(),
-		c.dumpCommand(), c.benchCommand(), c.testCommand(), c.compileCommand(), c.envCommand(), c.demoCommand())
+	root.AddCommand(c.runCommand(), c.planCommand(), c.packCommand(), c.checkCommand(), c.infoCommand(),
+		c.kernelsCommand(), c.dumpCommand(), c.benchCommand(), c.testCommand(), c.compileCommand(), c.envCommand(),
+		c.demoCommand())
 	for _, cmd := range root.Commands() {
 		complete(cmd)
 	}

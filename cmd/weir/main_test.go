@@ -157,6 +157,8 @@ func TestKeys(t *testing.T) {
 		"plan " + models + "tied_table/model.onnx --dim n=40 --budget 220KiB",
 		"plan " + models + "two_dims/model.onnx --layout x=1,0", "plan ../../testdata/states/training.weir",
 		"plan " + digits + " --budget 1MiB", "plan " + models + "texts/model.onnx",
+		"plan " + digits + " --kubernetes --dim batch=8", "pack " + filepath.Dir(digits) + " --node 1GiB",
+		"pack " + filepath.Dir(digits) + " --node 1GiB --dim batch=8",
 		"check " + models + "gemm_matmul/model.onnx", "check " + models + "gather_family/model.onnx", "info " + digits,
 		"info " + m, "dump " + digits, "bench " + digits + " --seconds 0.01 --profile",
 		"bench " + digits + " --seconds 0.01 --pauses", "kernels " + models + "sequences/model.onnx",

@@ -46,23 +46,14 @@ type modelFlags struct {
 
 // register adds the flags to a command.
 func (f *modelFlags) register(cmd *cobra.Command, c *cli) {
-	f.c = c
+	f.registerServed(cmd, c)
 	flags := cmd.Flags()
-	flags.StringArrayVar(&f.dims, "dim", nil,
-		"NAME=SIZE binds a named dimension, NAME=MIN..MAX compiles for a range of it, and NAME=SIZE..SIZE for that size "+
-			"only (repeatable)")
-	flags.Var(from(&f.threads, 0, 0), "threads", "workers that one run may use (default WEIR_THREADS, else GOMAXPROCS)")
-	flags.Var(from(&f.calls, 1, 1), "calls", "runs that may be active at once")
 	flags.StringVar(&f.target, "target", "",
 		"cpu, vulkan or reference (default WEIR_TARGET, else cpu, or the target of a compiled model)")
 	flags.Var(from(&f.device, 0, 0), "device", "for --target vulkan, the device's number in the list of weir env")
 	flags.StringVar(&f.limits, "limits", "",
 		"for --target vulkan, assume a device with these limits, which need not be present: minimum, mobile, desktop, "+
 			"gfx942, and changes such as shared=32768,-float64")
-	flags.StringVar(&f.cpu, "cpu", "",
-		"native, avx512amx, avx512bf16, avx512vnni, avx512, avxvnni, avx2 or portable (default WEIR_CPU, else native)")
-	flags.StringVar(&f.precision, "precision", "f32",
-		"f32, or bf16 or int8: the type of products with weights, which take half or a quarter of the bytes in bf16 or int8")
 	flags.StringVar(&f.cache, "cache", "f32", "f32, bf16 or int8: the type in which f32 states that are caches are stored")
 	flags.StringArrayVar(&f.states, "state", nil,
 		"INPUT=OUTPUT: runs update this input, such as a cache, in place; the output is its new value (repeatable)")
@@ -76,6 +67,21 @@ func (f *modelFlags) register(cmd *cobra.Command, c *cli) {
 			"NAME=SIZE..SIZE binds a dimension for this")
 	flags.Var(&size{to: &f.deviceBudget}, "device-budget",
 		"for --target vulkan, the most memory that the program may take on the device")
+}
+
+// registerServed adds the flags for models that weir-serve runs, which has no others.
+func (f *modelFlags) registerServed(cmd *cobra.Command, c *cli) {
+	f.c = c
+	flags := cmd.Flags()
+	flags.StringArrayVar(&f.dims, "dim", nil,
+		"NAME=SIZE binds a named dimension, NAME=MIN..MAX compiles for a range of it, and NAME=SIZE..SIZE for that size "+
+			"only (repeatable)")
+	flags.Var(from(&f.threads, 0, 0), "threads", "workers that one run may use (default WEIR_THREADS, else GOMAXPROCS)")
+	flags.Var(from(&f.calls, 1, 1), "calls", "runs that may be active at once")
+	flags.StringVar(&f.cpu, "cpu", "",
+		"native, avx512amx, avx512bf16, avx512vnni, avx512, avxvnni, avx2 or portable (default WEIR_CPU, else native)")
+	flags.StringVar(&f.precision, "precision", "f32",
+		"f32, or bf16 or int8: the type of products with weights, which take half or a quarter of the bytes in bf16 or int8")
 	flags.Var(&size{to: &f.budget}, "budget",
 		"the most memory that the program may take, such as 512MiB or 8.27MiB, rounded up to a whole byte; for --target "+
 			"vulkan, on the host")
@@ -151,7 +157,7 @@ func (f *modelFlags) options() (o weir.Options, bound weir.Dims, err error) {
 		return o, nil, diag.Unsupportedf("--precision %s; f32, bf16 and int8 are supported", f.precision)
 	}
 	switch f.cache {
-	case "f32":
+	case "f32", "": // empty: the command has no caches
 	case "bf16":
 		o.Cache = weir.BF16
 	case "int8":

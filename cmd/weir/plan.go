@@ -13,6 +13,7 @@ import (
 
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/manifest"
 	"github.com/weirml/weir/internal/planpage"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/text"
@@ -23,6 +24,8 @@ import (
 type planFlags struct {
 	modelFlags
 	inputFlags
+	manifestFlags
+	form   manifest.Form // empty: no manifest
 	html   string
 	diff   string
 	actual bool
@@ -40,14 +43,20 @@ in the steps from lower to upper-1. A column alignment may follow. The plan is t
 
 --html writes one page for any browser, which needs no other file: every buffer as a rectangle of addresses by steps, the lower bound, and the tensors that are live at
 the peak or at any other step. Free dimensions are drawn at their upper bounds, or at 1. --diff compares two models, as text or on the page; if only one of them has
-a dimension, --dim binds it in that one. --actual runs the model once, on --input or on random values, and compares the memory that its kernels receive with the plan.`,
+a dimension, --dim binds it in that one. --actual runs the model once, on --input or on random values, and compares the memory that its kernels receive with the plan.
+
+--kubernetes prints a manifest instead, whose requests and limits of memory are those of weir-serve with this model and --calls requests at a time.`,
 		Example: `  weir plan digits.onnx
   weir plan digits.onnx --dim batch=64 --calls 4
   weir plan digits.onnx --json
   weir plan digits.onnx --dim batch=64 --html plan.html --actual
   weir plan new.onnx --diff old.onnx
-  weir plan buffers.csv`,
+  weir plan buffers.csv
+  weir plan resnet50.onnx --dim batch=1..8 --calls 2 --kubernetes | kubectl apply -f -`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.form != "" {
+				return f.kubernetes(cmd.Context(), args[0])
+			}
 			if isTable(args[0]) {
 				return f.planTable(cmd.Context(), args[0])
 			}
@@ -60,6 +69,9 @@ a dimension, --dim binds it in that one. --actual runs the model once, on --inpu
 	flags.StringVar(&f.html, "html", "", "also draw the plan, addresses by steps, as a page in this file")
 	flags.StringVar(&f.diff, "diff", "", "compare with the plan of this model")
 	flags.BoolVar(&f.actual, "actual", false, "run once, and compare the memory that kernels receive with the plan")
+	flags.Var(formFlag{&f.form}, "kubernetes", "print a manifest for weir-serve: deployment, kserve or seldon")
+	flags.Lookup("kubernetes").NoOptDefVal = string(manifest.Deployment)
+	f.manifestFlags.register(cmd, "for --kubernetes")
 	return cmd
 }
 

@@ -43,6 +43,10 @@ var rooms = []Room{
 	{Floor: 1, Name: "strided", Purpose: "memory with strides, and the orders of axes in memory",
 		May: []string{"tensor"}},
 	{Floor: 1, Name: "memplan", Purpose: "offsets and a certificate from live ranges, and a validator of plans"},
+	{Floor: 1, Name: "binpack", Purpose: "places items into as few bins as possible, and a validator of packings"},
+	// Names of models are any text. A library quotes them as YAML.
+	{Floor: 1, Name: "manifest", Purpose: "Kubernetes manifests of the server",
+		Modules: []string{"go.yaml.in/yaml/v3"}},
 
 	{Floor: 2, Name: "ir", Purpose: "the language of computations: tensors, operators, symbolic shapes",
 		May: []string{"tensor"}},
@@ -184,7 +188,7 @@ var rooms = []Room{
 	{Floor: 13, Name: "examples/embeddings", Purpose: "an HTTP service that joins the requests of its clients",
 		May: []string{"weir", "array", "nn", "batch"}, Modules: []string{"net", "net/http", "syscall"}},
 	{Floor: 13, Name: "cmd/*", Purpose: "the commands", May: []string{"weir", "vulkan", "values", "conformance",
-		"examples/digits/data", "memplan", "planpage"},
+		"examples/digits/data", "memplan", "binpack", "manifest", "planpage"},
 		Modules: []string{"github.com/spf13/cobra", "syscall"}},
 	{Floor: 13, Name: "cmd/libweir", Purpose: "a C library for Python and other languages: the one room with cgo",
 		May:     []string{"weir", "array", "dlpack", "importer/*", "planpage"},
