@@ -25,8 +25,7 @@ type footprint struct {
 	Certificate int64 `json:"certificate_bytes"` // Memory.Limit
 	Requests    int64 `json:"requests_bytes"`    // the bodies of requests in progress, as binary tensors
 	Responses   int64 `json:"responses_bytes"`
-	// Share is what is added so that requests and responses each take at most a quarter of what models leave, which is
-	// all that the server lends them.
+	// Share is what is added because the server keeps shares for models, calls and bodies apart: see serverNeeds.
 	Share int64 `json:"share_bytes"`
 }
 
@@ -48,20 +47,46 @@ func footprintOf(p *weir.Program, calls int, bound weir.Dims) (f footprint, err 
 	n := big.NewInt(int64(calls))
 	each := func(bytes int64) *big.Int { return new(big.Int).Mul(n, bodySize(bytes)) }
 	requests, responses := each(min(asked.Arguments, inputBytes(p, bound, asked.Arguments))), each(outputs)
-	all := new(big.Int).Mul(n, big.NewInt(asked.Call+asked.Heap+asked.Arguments))
-	all.Add(all, requests).Add(all, responses)
-	share := new(big.Int)
-	for _, bodies := range []*big.Int{requests, responses} {
-		if lack := new(big.Int).Sub(new(big.Int).Lsh(bodies, 2), all); lack.Cmp(share) > 0 {
-			share = lack
-		}
-	}
-	sum := new(big.Int).Add(requests, responses)
-	if sum.Add(sum, share); !sum.IsInt64() || sum.Int64() > 1<<62 || f.Certificate > 1<<62 {
+	bodies := new(big.Int).Add(requests, responses)
+	sum := new(big.Int).Add(bodies, big.NewInt(f.Certificate))
+	all := largest(sum, serverNeeds(asked, n, requests, responses))
+	if !all.IsInt64() || all.Int64() > 1<<62 {
 		return f, diag.Inputf("%d calls take more than 2⁶² bytes", calls).WithFix("lower --calls, or bind smaller dimensions")
 	}
+	share := all.Sub(all, sum)
 	f.Requests, f.Responses, f.Share = requests.Int64(), responses.Int64(), share.Int64()
 	return f, nil
+}
+
+// serverNeeds returns the memory with which the server's ledger loads a model and admits n calls with these bodies. Of
+// what models leave, requests get an eighth, responses another, and a call the rest; models leave at least an eighth
+// of everything, also while one is compiled.
+func serverNeeds(a weir.Asked, n, requests, responses *big.Int) *big.Int {
+	call, fixed := big.NewInt(a.Call+a.Heap), big.NewInt(a.Weights+a.Files-a.Reclaimable+a.Reading+a.Code)
+	one := new(big.Int).Mul(call, big.NewInt(4))
+	one.Add(one.Div(one, big.NewInt(3)), big.NewInt(8)) // a call in three quarters
+	runs := new(big.Int).Mul(n, new(big.Int).Add(call, big.NewInt(a.Arguments)))
+	runs.Add(runs, requests).Add(runs, responses)
+	running := largest(runs, one, seventh(fixed), new(big.Int).Lsh(requests, 3), new(big.Int).Lsh(responses, 3))
+	compiling := big.NewInt(a.Compiling)
+	return largest(running.Add(running, fixed), compiling.Add(compiling, largest(seventh(compiling), one)))
+}
+
+// largest returns a copy of the largest number.
+func largest(numbers ...*big.Int) *big.Int {
+	most := new(big.Int)
+	for _, n := range numbers {
+		if n.Cmp(most) > 0 {
+			most.Set(n)
+		}
+	}
+	return most
+}
+
+// seventh returns the least rest with which a number is seven eighths of the sum.
+func seventh(n *big.Int) *big.Int {
+	n = new(big.Int).Add(n, big.NewInt(6))
+	return n.Div(n, big.NewInt(7))
 }
 
 // inputBytes returns the bytes of all inputs at the given sizes, or the upper bounds; otherwise, if an input is no
@@ -137,7 +162,7 @@ func (f footprint) terms(calls int) []manifest.Term {
 			": weights, code, runs, arguments"},
 		{Bytes: f.Requests, What: "bodies of requests of " + counted(calls, "call") + ", as binary tensors"},
 		{Bytes: f.Responses, What: "bodies of responses"},
-		{Bytes: f.Share, What: "so that requests and responses each take at most a quarter of what models leave"}}
+		{Bytes: f.Share, What: "room between the shares of models, calls and bodies, of which none gets another's"}}
 	return slices.DeleteFunc(all, func(t manifest.Term) bool { return t.Bytes == 0 })
 }
 

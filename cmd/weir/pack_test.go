@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirml/weir"
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 )
 
@@ -297,5 +298,31 @@ func TestKubernetes(t *testing.T) {
 	if r.code != 0 || strings.Count(r.out, "\nkind: Server\n") != 1 || strings.Count(r.out, "\nkind: Model\n") != 1 ||
 		!strings.Contains(r.out, `storageUri: "s3://models/digits"`) {
 		t.Errorf("for Seldon: %d, %s%s", r.code, r.out, r.err)
+	}
+}
+
+// TestServerNeeds: within the memory that serverNeeds returns, the server's shares admit the model while it is
+// compiled, each body, each call, and all of them together; with a page less, one of them does not.
+func TestServerNeeds(t *testing.T) {
+	for _, a := range []weir.Asked{{Weights: 1 << 20}, {Weights: 700 << 20, Code: 1 << 20, Call: 1 << 20, Arguments: 4096},
+		{Compiling: 90 << 20, Weights: 1 << 20, Call: 4096}, {Call: 300 << 20, Heap: 5 << 20},
+		{Files: 10 << 20, Reclaimable: 8 << 20, Reading: 2 << 20, Call: 1 << 20, Arguments: 64 << 20}} {
+		for _, n := range []int64{1, 2, 64} {
+			for _, body := range []int64{256 << 10, 64 << 20} {
+				bodies := n * body
+				admits := func(limit int64) bool {
+					fixed, call := a.Weights+a.Files-a.Reclaimable+a.Reading+a.Code, a.Call+a.Heap
+					free := limit - fixed
+					reserve := max(limit/8, call+call/3+8)
+					return fixed <= limit-limit/8 && a.Compiling <= limit-reserve && bodies <= free/8 && call <= free-free/8*2 &&
+						n*(call+a.Arguments)+2*bodies <= free
+				}
+				got := serverNeeds(a, big.NewInt(n), big.NewInt(bodies), big.NewInt(bodies)).Int64()
+				if !admits(got) || admits(got-4096) {
+					t.Errorf("%+v with %d calls and bodies of %d: %d bytes: %v, with a page less %v", a, n, body, got, admits(got),
+						admits(got-4096))
+				}
+			}
+		}
 	}
 }
