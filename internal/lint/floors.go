@@ -222,7 +222,7 @@ var rooms = []Room{
 			"github.com/prometheus/client_golang/prometheus",
 			"github.com/prometheus/client_golang/prometheus/collectors",
 			"github.com/prometheus/client_golang/prometheus/promhttp", "github.com/prometheus/procfs",
-			"github.com/prometheus/common/expfmt", "github.com/prometheus/common/model",
+			"github.com/prometheus/common/expfmt", "github.com/prometheus/common/model", "go.yaml.in/yaml/v3",
 			"google.golang.org/genproto/googleapis/rpc/errdetails", "google.golang.org/grpc",
 			"google.golang.org/grpc/codes", "google.golang.org/grpc/health",
 			"google.golang.org/grpc/health/grpc_health_v1", "google.golang.org/grpc/metadata",

@@ -245,13 +245,22 @@ func run(s *settings) error {
 		signal.Notify(hangup, syscall.SIGHUP)
 		err = wait(ctx, server, hangup, ended)
 	}
+	stop() // another signal ends the process at once
 	s.options.Logger.Info("ending", "within", s.drain)
 	last, cancel := context.WithTimeout(context.Background(), s.drain)
 	defer cancel()
-	for _, h := range servers {
-		if e := h.Shutdown(last); e != nil {
-			err = errors.Join(err, e, h.Close())
-		}
+	shut := make(chan error)
+	for _, h := range servers { // together: none accepts requests while another drains
+		go func() {
+			err := h.Shutdown(last)
+			if err != nil {
+				err = errors.Join(fmt.Errorf("requests were still in progress after %v: %w", s.drain, err), h.Close())
+			}
+			shut <- err
+		}()
+	}
+	for range servers {
+		err = errors.Join(err, <-shut)
 	}
 	return errors.Join(err, server.Close(last))
 }
