@@ -3,6 +3,7 @@ package batch_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -143,5 +144,40 @@ func TestAccountRefuses(t *testing.T) {
 	group.Wait()
 	if purse.balance.Load() != 0 {
 		t.Errorf("%d bytes are granted", purse.balance.Load())
+	}
+}
+
+// TestSizesVary runs a program on many numbers of rows in turn, whose calls then keep their memory: the results are
+// those of other programs, and no more is held than for the most rows.
+func TestSizesVary(t *testing.T) {
+	weir.Trim()
+	base := mem.Usage().Held
+	purse := &purse{most: 1 << 30}
+	p := compile(t, table, weir.Options{Account: purse, Threads: 2})
+	most, err := p.Memory().Call(weir.Dims{"batch": 8, "n": 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fixed := purse.balance.Load()
+	for i, rows := range []int{8, 1, 5, 7, 2, 8, 3, 8, 1, 6} {
+		for _, columns := range []int{4, 1 + i%4} {
+			r, err := p.Run(t.Context(), inputs(t, int64(i), rows, columns))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := weir.Copy[float32](r.At(0))
+			if err != nil || len(got) != rows*columns || !slices.Equal(r.At(0).Shape(), []int{rows, columns}) {
+				t.Errorf("%d rows of %d: %v, %v", rows, columns, r.At(0), err)
+			}
+			for k, v := range got {
+				if want := float32((int64(i)+int64(k/columns))%5*10) + float32(k)/8; v != want {
+					t.Errorf("%d rows of %d: element %d is %v, not %v", rows, columns, k, v, want)
+				}
+			}
+			if held := mem.Usage().Held - base; held != purse.balance.Load() || held > fixed+most {
+				t.Errorf("%d rows: %d bytes are held, %d granted, of %d", rows, held, purse.balance.Load(), fixed+most)
+			}
+			r.Close()
+		}
 	}
 }

@@ -309,8 +309,9 @@ func (s *Session) busy() string {
 }
 
 // take returns an idle call for the same dimensions. Without one it makes a new call, after it has closed an idle call
-// for other dimensions: all calls together never hold more than the certificate says. The account is asked with ctx,
-// while no lock is held.
+// for other dimensions: all calls together never hold more than the certificate says. Under an account, which knows
+// what each call holds, it binds the idle call to these dimensions instead if its memory suffices. The account is asked
+// with ctx, while no lock is held.
 func (s *Session) take(ctx context.Context, x *executor.Executable, dims []int64) (*bound, error) {
 	s.mu.Lock()
 	for i := len(s.idle) - 1; i >= 0; i-- {
@@ -326,6 +327,15 @@ func (s *Session) take(ctx context.Context, x *executor.Executable, dims []int64
 		s.idle = slices.Delete(s.idle, 0, 1)
 	}
 	s.mu.Unlock()
+	if other != nil && s.options.Account != nil {
+		again, err := s.rebind(ctx, x, other, dims)
+		switch {
+		case err != nil:
+			return nil, err
+		case again:
+			return other, nil
+		}
+	}
 	if other != nil {
 		if err := other.call.Close(); err != nil {
 			return nil, err
@@ -336,6 +346,29 @@ func (s *Session) take(ctx context.Context, x *executor.Executable, dims []int64
 		return nil, err
 	}
 	return &bound{call: call, dims: dims}, nil
+}
+
+// rebind binds a call that nobody uses to other dimensions, if its memory suffices. After an error the call is closed.
+func (s *Session) rebind(ctx context.Context, x *executor.Executable, b *bound, dims []int64) (ok bool, err error) {
+	kept := false
+	defer func() {
+		if !kept { // after a panic, too
+			b.call.Close()
+		}
+	}()
+	if err := x.Check(dims); err != nil {
+		return false, err
+	}
+	if err := s.options.Recheck(dims); err != nil {
+		return false, err
+	}
+	if ok, err = b.call.Rebind(ctx, dims); err != nil {
+		return false, err
+	}
+	if kept = true; ok {
+		b.dims = dims
+	}
+	return ok, nil
 }
 
 // bind allocates the memory of a call for the given dimensions.
