@@ -8,6 +8,9 @@ require (
 	github.com/prometheus/procfs v0.22.0
 	github.com/weirml/weir v0.0.0-20261128074120-3e481de583b4
 	github.com/weirml/weir/metrics v0.0.0-20261128074120-3e481de583b4
+	go.opentelemetry.io/otel v1.47.0
+	go.opentelemetry.io/otel/sdk v1.47.0
+	go.opentelemetry.io/otel/trace v1.47.0
 	go.yaml.in/yaml/v3 v3.0.5
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260817212433-ac3dfec99bb1
 	google.golang.org/grpc v1.85.0

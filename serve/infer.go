@@ -9,6 +9,8 @@ import (
 	"time"
 	"unsafe"
 
+	"go.opentelemetry.io/otel/propagation"
+
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/serve/internal/catalogue"
 	"github.com/weirml/weir/serve/internal/ledger"
@@ -22,6 +24,8 @@ type exchange struct {
 	buffers []*ledger.Buffer
 	tensors []*weir.Tensor
 	leave   []func()
+	carrier propagation.TextMapCarrier // of the trace that the request belongs to
+	last    outcome
 }
 
 // close gives everything back, after the response was written.
@@ -85,6 +89,7 @@ func (x *exchange) infer(ctx context.Context, r *oip.Request) (response *oip.Res
 	defer v.Leave()
 	var o outcome
 	defer func() {
+		x.last = o
 		if err == nil {
 			v.Stats.Answered(o.rows, time.Since(began), o.phases, o.joined)
 		} else {

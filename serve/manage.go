@@ -67,21 +67,7 @@ func (s *Server) manageREST(mux *http.ServeMux, api *service) {
 		return nil, err
 	})
 	s.sharedREST(handle, api)
-	trace := func(ctx context.Context, r *http.Request, body any) (any, error) {
-		request := &oip.TraceSettingRequest{ModelName: r.PathValue("model")}
-		for name := range body.(map[string]any) {
-			request.Settings = map[string]*oip.TraceSettingRequest_SettingValue{name: {}}
-		}
-		m, err := api.TraceSetting(ctx, request)
-		if err != nil {
-			return nil, err
-		}
-		return settingsJSON(m.Settings, func(v *oip.TraceSettingResponse_SettingValue) any { return v.Value }), nil
-	}
-	for _, at := range []string{"/v2/trace/setting", "/v2/models/{model}/trace/setting"} {
-		handle("GET "+at, nil, trace)
-		handle("POST "+at, nil, trace)
-	}
+	traceREST(handle, api)
 	log := func(ctx context.Context, r *http.Request, body any) (any, error) {
 		request := &oip.LogSettingsRequest{Settings: map[string]*oip.LogSettingsRequest_SettingValue{}}
 		for name, value := range body.(map[string]any) {

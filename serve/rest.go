@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/otel/propagation"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/weirml/weir/serve/internal/oip"
@@ -142,7 +143,7 @@ func (s *Server) reply(w http.ResponseWriter, r *http.Request, m proto.Message, 
 
 // inferREST answers a request for inference.
 func (s *Server) inferREST(w http.ResponseWriter, r *http.Request) {
-	x := &exchange{server: s, from: clientOf(r)}
+	x := &exchange{server: s, from: clientOf(r), carrier: propagation.HeaderCarrier(r.Header)}
 	defer x.close()
 	response, err := x.readREST(w, r)
 	if err != nil {
@@ -185,7 +186,7 @@ func (x *exchange) readREST(w http.ResponseWriter, r *http.Request) (*oip.Respon
 	}
 	request.Align(body)
 	request.Model, request.Version = r.PathValue("model"), r.PathValue("version")
-	return x.infer(r.Context(), request)
+	return x.answer(r.Context(), request)
 }
 
 // readBody reads a body, which may be compressed, into the ledger's memory. What follows its first text bytes is

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/otel/propagation"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
@@ -84,7 +85,7 @@ func (s *Server) inferGRPC(w http.ResponseWriter, r *http.Request) {
 			http.StatusUnsupportedMediaType)
 		return
 	}
-	x := &exchange{server: s, from: clientOf(r)}
+	x := &exchange{server: s, from: clientOf(r), carrier: propagation.HeaderCarrier(r.Header)}
 	defer x.close()
 	ctx, cancel, err := deadline(r)
 	if err != nil {
@@ -106,7 +107,7 @@ func (s *Server) inferGRPC(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	request.Align(message[:cap(message)])
-	response, err := x.infer(ctx, request)
+	response, err := x.answer(ctx, request)
 	if err != nil {
 		endGRPC(w, err)
 		return
@@ -251,7 +252,7 @@ func (s *Server) streamGRPC(w http.ResponseWriter, r *http.Request) {
 
 // streamOne answers one request of a stream. An error ends the stream; those of the request itself are answered.
 func (s *Server) streamOne(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
-	x := &exchange{server: s, from: clientOf(r)}
+	x := &exchange{server: s, from: clientOf(r), carrier: propagation.HeaderCarrier(r.Header)}
 	defer x.close()
 	message, err := x.readMessage(ctx, w, r)
 	if err != nil {
@@ -261,7 +262,7 @@ func (s *Server) streamOne(ctx context.Context, w http.ResponseWriter, r *http.R
 	var response *oip.Response
 	if err == nil {
 		request.Align(message[:cap(message)])
-		response, err = x.infer(ctx, request)
+		response, err = x.answer(ctx, request)
 	}
 	if err != nil {
 		answer := &oip.ModelStreamInferResponse{ErrorMessage: failureOf(err).Text,

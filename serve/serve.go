@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 
 	"github.com/weirml/weir"
@@ -69,6 +70,9 @@ type Options struct {
 	// by ManagementHandler alone.
 	Manage bool
 	Logger *slog.Logger // nil: silent
+	// Tracer gets a span for each request for inference that the trace settings select: at the start all. Its parent is
+	// that of the header traceparent. nil: none.
+	Tracer trace.Tracer
 }
 
 // Server answers requests for the models of a folder. Any goroutine may use it.
@@ -91,6 +95,7 @@ type Server struct {
 	stop      context.CancelFunc
 	ended     sync.WaitGroup
 	errors    recent
+	traces    tracing
 }
 
 // New returns a server, and starts to load models: Ready tells when it has. The caller closes it.
@@ -102,6 +107,8 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{options: o, level: &slog.LevelVar{}, ledger: ledger.New(o.Limit), started: time.Now(),
 		tokens: digests(o.Tokens)}
+	s.traces.tracer = o.Tracer
+	s.traces.all = s.traces.initial()
 	s.log = slog.New(slog.DiscardHandler)
 	if o.Logger != nil {
 		s.log = slog.New(leveled{o.Logger.Handler(), s.level})

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/weirml/weir"
+	"github.com/weirml/weir/serve/internal/catalogue"
 	"github.com/weirml/weir/serve/internal/oip"
 )
 
@@ -167,7 +168,7 @@ func (a *service) ModelStatistics(_ context.Context, r *oip.ModelStatisticsReque
 
 // ModelInfer answers a request that grpc-go has received.
 func (a *service) ModelInfer(ctx context.Context, r *oip.ModelInferRequest) (*oip.ModelInferResponse, error) {
-	x := &exchange{server: a.server, from: "grpc"}
+	x := &exchange{server: a.server, from: "grpc", carrier: headers(ctx)}
 	defer x.close()
 	if p, ok := peer.FromContext(ctx); ok {
 		x.from = p.Addr.String()
@@ -183,7 +184,7 @@ func (a *service) ModelInfer(ctx context.Context, r *oip.ModelInferRequest) (*oi
 	if err != nil {
 		return nil, err
 	}
-	response, err := x.infer(ctx, request)
+	response, err := x.answer(ctx, request)
 	if err != nil {
 		return nil, err
 	}
@@ -304,18 +305,26 @@ func (a *service) CudaSharedMemoryUnregister(_ context.Context, r *oip.CudaShare
 	return &oip.CudaSharedMemoryUnregisterResponse{}, nil
 }
 
-// TraceSetting tells the settings of traces. They are set when the server starts.
+// TraceSetting tells and sets which requests are traced: trace_level, trace_rate and trace_count.
 func (a *service) TraceSetting(_ context.Context, r *oip.TraceSettingRequest) (*oip.TraceSettingResponse, error) {
+	if r.ModelName != "" && !slices.Contains(a.server.catalogue.Names(), r.ModelName) {
+		return nil, &catalogue.UnknownError{Model: r.ModelName}
+	}
 	if len(r.Settings) > 0 {
 		if err := a.managed(); err != nil {
 			return nil, err
 		}
-		return nil, notSupported("trace settings are those of the server's start: spans go to the OpenTelemetry " +
-			"tracer it was given")
+		changes := map[string][]string{}
+		for name, s := range r.Settings {
+			changes[name] = s.GetValue()
+		}
+		if err := a.server.traces.set(r.ModelName, changes); err != nil {
+			return nil, err
+		}
 	}
 	m := &oip.TraceSettingResponse{Settings: map[string]*oip.TraceSettingResponse_SettingValue{}}
-	for name, text := range map[string]string{"trace_mode": "opentelemetry", "trace_level": "OFF"} {
-		m.Settings[name] = &oip.TraceSettingResponse_SettingValue{Value: []string{text}}
+	for name, values := range a.server.traces.settings(r.ModelName) {
+		m.Settings[name] = &oip.TraceSettingResponse_SettingValue{Value: values}
 	}
 	return m, nil
 }
