@@ -9,6 +9,7 @@ require (
 	github.com/weirml/weir v0.0.0-20261128074120-3e481de583b4
 	github.com/weirml/weir/metrics v0.0.0-20261128074120-3e481de583b4
 	go.opentelemetry.io/otel v1.47.0
+	go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp v1.47.0
 	go.opentelemetry.io/otel/sdk v1.47.0
 	go.opentelemetry.io/otel/trace v1.47.0
 	go.yaml.in/yaml/v3 v3.0.5

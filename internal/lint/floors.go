@@ -226,6 +226,8 @@ var rooms = []Room{
 			"go.opentelemetry.io/otel/attribute", "go.opentelemetry.io/otel/codes",
 			"go.opentelemetry.io/otel/propagation", "go.opentelemetry.io/otel/trace",
 			"go.opentelemetry.io/otel/sdk/trace", "go.opentelemetry.io/otel/sdk/trace/tracetest",
+			"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp",
+			"go.opentelemetry.io/otel/sdk/resource",
 			"google.golang.org/genproto/googleapis/rpc/errdetails", "google.golang.org/grpc",
 			"google.golang.org/grpc/codes", "google.golang.org/grpc/health",
 			"google.golang.org/grpc/health/grpc_health_v1", "google.golang.org/grpc/metadata",

@@ -36,7 +36,7 @@ type settings struct {
 	limit, heap                  string
 	mode, load                   string
 	poll                         bool
-	tokens                       string
+	tokens, otlp                 string
 	certificate, key, clientRoot string
 	json, verbose                bool
 	drain                        time.Duration
@@ -97,6 +97,8 @@ func parse(args []string) (*settings, error) {
 	f.StringVar(&s.key, "tls-key", "", "file with the server's key (PEM)")
 	f.StringVar(&s.clientRoot, "tls-client-ca", "",
 		"file with certificates (PEM), one of which must have signed a client's")
+	f.StringVar(&s.otlp, "otlp", "", "where spans of requests go, as OTLP over HTTP, such as "+
+		"http://collector:4318/v1/traces; empty: nowhere")
 	f.BoolVar(&s.json, "log-json", false, "log as JSON")
 	f.BoolVar(&s.verbose, "v", false, "log more")
 	var folders []string
@@ -190,6 +192,10 @@ func run(s *settings) error {
 			s.options.Cache = ""
 		}
 	}
+	endTraces, err := s.trace(context.Background())
+	if err != nil {
+		return err
+	}
 	secure, err := s.tls()
 	if err != nil {
 		return err
@@ -262,7 +268,7 @@ func run(s *settings) error {
 	for range servers {
 		err = errors.Join(err, <-shut)
 	}
-	return errors.Join(err, server.Close(last))
+	return errors.Join(err, server.Close(last), endTraces(last))
 }
 
 // wait waits until ctx ends or a listener fails, and reads the folder again on each hangup.
