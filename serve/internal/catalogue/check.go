@@ -64,7 +64,7 @@ func (c *Catalogue) warm(ctx context.Context, v *Version) error {
 	return nil
 }
 
-// warmOnce runs the program once on zeros. (Random data, and data of files, would only differ in their values.)
+// warmOnce runs the program once.
 func (v *Version) warmOnce(ctx context.Context, w *oip.ModelWarmup) error {
 	in := weir.Inputs{}
 	defer func() {
@@ -89,6 +89,9 @@ func (v *Version) warmOnce(ctx context.Context, w *oip.ModelWarmup) error {
 			return err
 		}
 		in[name] = t
+		if err := v.fill(t, spec); err != nil {
+			return err
+		}
 	}
 	out, err := v.Program.Run(ctx, in)
 	if err != nil {
