@@ -74,7 +74,9 @@ func (v *Version) read(t *weir.Tensor, name string) error {
 		return fmt.Errorf("input_data_file %q: %w", name, err)
 	}
 	data := t.Bytes()
-	if size := info.Size(); !info.Mode().IsRegular() || size != 0 && int64(len(data))%size != 0 || size == 0 && len(data) > 0 {
+	size := info.Size()
+	whole := size == int64(len(data)) || size > 0 && int64(len(data))%size == 0
+	if !info.Mode().IsRegular() || !whole {
 		return fmt.Errorf("input_data_file %q has %d bytes, and the input %d", name, size, len(data))
 	}
 	file, err := root.Open(name)
@@ -82,7 +84,7 @@ func (v *Version) read(t *weir.Tensor, name string) error {
 		return err
 	}
 	defer file.Close()
-	row := data[:min(int64(len(data)), info.Size())]
+	row := data[:min(int64(len(data)), size)]
 	if _, err := io.ReadFull(file, row); err != nil {
 		return fmt.Errorf("input_data_file %q: %w", name, err)
 	}
