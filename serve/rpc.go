@@ -120,7 +120,8 @@ func (s *Server) inferGRPC(w http.ResponseWriter, r *http.Request) {
 	endGRPC(w, nil)
 }
 
-// readMessage reads a message into the ledger's memory; io.EOF if there is none.
+// readMessage reads a message into the ledger's memory; io.EOF if there is none. The stream's deadline for reading
+// stays set, which is nothing to a call that has read its only message: each change of it wakes the connection.
 func (x *exchange) readMessage(ctx context.Context, w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	var head [5]byte
 	if _, err := io.ReadFull(r.Body, head[:]); err != nil {
@@ -189,7 +190,8 @@ func (r *reader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// writeMessage writes a message in pieces. wrap is a field that the message is wrapped in, nil if it is not.
+// writeMessage writes a message in pieces, and leaves the stream's deadline for writing set: the end of the message is
+// in a buffer until the call ends or flushes. wrap is a field that the message is wrapped in, nil if it is not.
 func (x *exchange) writeMessage(w http.ResponseWriter, pieces [][]byte, wrap func(size int64) []byte) error {
 	size := int64(0)
 	for _, p := range pieces {
@@ -205,7 +207,6 @@ func (x *exchange) writeMessage(w http.ResponseWriter, pieces [][]byte, wrap fun
 	}
 	control := http.NewResponseController(w)
 	control.SetWriteDeadline(time.Now().Add(x.server.options.Stall + time.Duration(size>>16)*time.Second))
-	defer control.SetWriteDeadline(time.Time{})
 	head := binary.BigEndian.AppendUint32([]byte{0}, uint32(whole))
 	if len(pieces) > 0 { // one write for the frame and the first piece
 		pieces[0] = append(append(head, outer...), pieces[0]...)
@@ -247,6 +248,7 @@ func (s *Server) streamGRPC(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		control.Flush()
+		control.SetWriteDeadline(time.Time{}) // the stream may rest until its next request
 	}
 }
 
@@ -258,6 +260,7 @@ func (s *Server) streamOne(ctx context.Context, w http.ResponseWriter, r *http.R
 	if err != nil {
 		return err
 	}
+	http.NewResponseController(w).SetReadDeadline(time.Time{})
 	request, err := oip.DecodeProto(message, x.more)
 	var response *oip.Response
 	if err == nil {

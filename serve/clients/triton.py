@@ -301,10 +301,13 @@ def cuda_shared_memory_unregister(c):
 
 @rpc
 def trace_setting(c):
-    m = c.get("get_trace_settings")
-    assert "trace_level" in (m["settings"] if c.is_grpc else m), m
-    assert "trace_level" in str(c.get("get_trace_settings", "digits"))
-    return refused(["trace"], c, "update_trace_settings", None, {"trace_level": ["TIMESTAMPS"]})
+    for model in ((), ("digits",)):
+        m = c.get("get_trace_settings", *model)
+        assert "OFF" in str((m["settings"] if c.is_grpc else m)["trace_level"]), m
+    c("update_trace_settings", None, {"trace_level": ["OFF"]})
+    refused(["nobody"], c, "get_trace_settings", "nobody")
+    refused(["color"], c, "update_trace_settings", None, {"color": ["red"]})
+    return refused(["tracer"], c, "update_trace_settings", None, {"trace_level": ["TIMESTAMPS"]})  # this process was given none
 
 
 @rpc

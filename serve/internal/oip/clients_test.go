@@ -3,6 +3,7 @@ package oip
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/json"
 	"math"
 	"testing"
 
@@ -70,6 +71,19 @@ func checkText(t *testing.T, x float64, want string) {
 		var text bytes.Buffer
 		if err := one.WriteElements(&text); err != nil || text.String() != want {
 			t.Errorf("%v as %v is %q (%v), want %q", x, dt, text.String(), err, want)
+		}
+	}
+}
+
+// TestParameters checks parameters of JSON text.
+func TestParameters(t *testing.T) {
+	for text, want := range map[string]any{`"a\u0062"`: "ab", "true": true, "false": false, "7": int64(7), "-1": int64(-1),
+		"1.5": 1.5, "1e2": 100.0, "9223372036854775807": int64(math.MaxInt64), "9223372036854775808": 0x1p63,
+		"null": nil, "[1]": nil, `{"b": 1}`: nil, "1e999": nil} {
+		var p Parameters
+		err := json.Unmarshal([]byte(`{"x": `+text+` }`), &p)
+		if got := p["x"]; got != want || (err == nil) != (want != nil) {
+			t.Errorf("%s is %v (%v), want %v", text, got, err, want)
 		}
 	}
 }

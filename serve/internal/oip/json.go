@@ -1,8 +1,8 @@
 package oip
 
 import (
-	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 )
@@ -18,30 +18,41 @@ func (s *span) UnmarshalJSON(text []byte) error {
 
 // UnmarshalJSON reads parameters, whose values are strings, booleans and numbers.
 func (p *Parameters) UnmarshalJSON(text []byte) error {
-	var raw map[string]any
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.UseNumber()
-	if err := d.Decode(&raw); err != nil {
+	var raw map[string]span
+	if err := json.Unmarshal(text, &raw); err != nil {
 		return err
 	}
 	*p = make(Parameters, len(raw))
 	for name, value := range raw {
-		switch v := value.(type) {
-		case string, bool:
-			(*p)[name] = v
-		case json.Number:
-			if n, err := v.Int64(); err == nil {
-				(*p)[name] = n
-			} else if f, err := v.Float64(); err == nil {
-				(*p)[name] = f
-			} else {
-				return fmt.Errorf("parameter %q: %s is out of range", name, v)
-			}
-		default:
-			return fmt.Errorf("parameter %q is no string, boolean or number", name)
+		v, err := scalar(value)
+		if err != nil {
+			return fmt.Errorf("parameter %q %w", name, err)
 		}
+		(*p)[name] = v
 	}
 	return nil
+}
+
+// scalar reads a string, boolean or number of valid JSON text. A number is an int64 if it is one.
+func scalar(text span) (any, error) {
+	switch {
+	case len(text) == 0 || text[0] == '{' || text[0] == '[' || text[0] == 'n':
+		return nil, errors.New("is no string, boolean or number")
+	case text[0] == '"':
+		var s string
+		err := json.Unmarshal(text, &s)
+		return s, err
+	case text[0] == 't' || text[0] == 'f':
+		return text[0] == 't', nil
+	}
+	if n, err := strconv.ParseInt(string(text), 10, 64); err == nil {
+		return n, nil
+	}
+	f, err := strconv.ParseFloat(string(text), 64)
+	if err != nil {
+		return nil, fmt.Errorf("is %s, which is out of range", text)
+	}
+	return f, nil
 }
 
 // jsonRequest is the JSON text of a Request.
