@@ -166,7 +166,7 @@ func (a *Account) Require(bytes int64) error {
 	}
 	l.refusals++
 	return &Refused{Kind: Model, Account: a.name, Need: held + reserveFor(bytes), Limit: l.limit, Held: l.sum(),
-		Never: true,
+		Never:       true,
 		Reclaimable: held}
 }
 

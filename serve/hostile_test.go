@@ -1,0 +1,200 @@
+package serve_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/serve"
+	"github.com/weirml/weir/serve/internal/oip"
+)
+
+var hostile = flag.Int("hostile", 6000, "malformed requests that TestHostile sends")
+
+// canary is a number that only one client sends: it must be in no other client's answers.
+const canary = 1.2345678e-9
+
+// TestHostile sends requests that differ from good ones in a few bytes, fields or sizes, between good ones of another
+// client. No answer has the other client's numbers, the server's memory does not grow, and good requests are answered.
+func TestHostile(t *testing.T) {
+	dir := folder(t, map[string]string{"digits.onnx": digits, "echo.weir": "testdata/echo.weir"})
+	s, h := start(t, serve.Options{Folder: dir, Limit: 64 << 20, Stall: 2 * time.Second})
+	random := rand.New(rand.NewPCG(38, 1))
+	good := goodREST(canary, 1000)
+	goodRPC := goodGRPC(t, canary, 1000)
+	secret := floats([]float32{canary})
+	secretText := []byte(strings.TrimSuffix(fmt.Sprint(float32(canary)), "e-09"))
+	statuses := map[int]int{}
+	held := int64(0)
+	for i := range *hostile {
+		if i%50 == 0 {
+			if status, body := call(s, good); status != 200 || bytes.Count(body, secretText) < 900 {
+				t.Fatalf("request %d: a good request got status %d, %.300s", i, status, body)
+			}
+			if status, body := call(s, goodRPC); status != 200 || bytes.Count(body, secret) < 900 {
+				t.Fatalf("request %d: a good gRPC request got status %d, %q", i, status, body)
+			}
+		}
+		bad := goodREST(7, 1+random.IntN(40))
+		if i%2 == 1 {
+			bad = goodGRPC(t, 7, 1+random.IntN(40))
+		}
+		bad.mutate(random)
+		status, body := call(s, bad)
+		statuses[status]++
+		if status == 500 {
+			t.Errorf("request %d: status 500, %.300q\n%q", i, body, bad.body)
+		}
+		if bytes.Contains(body, secret) || bytes.Contains(body, secretText) {
+			t.Fatalf("request %d: the answer has another client's numbers: %q", i, body)
+		}
+		if now := weir.Usage().Held; i == *hostile/2 {
+			held = now
+		} else if i > *hostile/2 && now > held+8<<20 {
+			t.Fatalf("request %d: %d bytes are held, %d were before", i, now, held)
+		}
+	}
+	t.Logf("statuses: %v", statuses)
+	if statuses[200] == 0 || statuses[400] == 0 || statuses[404] == 0 {
+		t.Errorf("the requests are not of all kinds: %v", statuses)
+	}
+	if status, text := inferRows(t, h.URL, "digits", "", 2); status != 200 {
+		t.Errorf("at the end: status %d, %s", status, text)
+	}
+}
+
+// message is a request of either protocol.
+type message struct {
+	grpc   bool
+	path   string
+	header http.Header
+	body   []byte
+}
+
+// call calls the server's handler directly, so that a panic fails the test.
+func call(s *serve.Server, m *message) (status int, body []byte) {
+	r := httptest.NewRequest("POST", "http://weir/", bytes.NewReader(m.body))
+	r.URL.Path = m.path
+	r.Header = m.header.Clone()
+	if m.grpc {
+		r.ProtoMajor, r.Proto = 2, "HTTP/2.0"
+	}
+	w := httptest.NewRecorder()
+	s.Handler().ServeHTTP(w, r)
+	status = w.Code
+	if code := w.Header().Get(http.TrailerPrefix + "Grpc-Status"); m.grpc && code != "0" {
+		status = map[string]int{"3": 400, "5": 404, "13": 500}[code]
+		if status == 0 {
+			status = 499
+		}
+	}
+	return status, append(w.Body.Bytes(), fmt.Sprint(w.Header())...)
+}
+
+// goodREST returns a request for the echo of n numbers.
+func goodREST(x float32, n int) *message {
+	list := make([]float32, n)
+	for i := range list {
+		list[i] = x
+	}
+	text, err := json.Marshal(list)
+	if err != nil {
+		panic(err)
+	}
+	m := &message{path: "/v2/models/echo/infer", header: http.Header{}}
+	if n%2 == 0 && n < 1000 {
+		head := fmt.Sprintf(`{"inputs":[{"name":"x","shape":[%d],"datatype":"FP32","parameters":{"binary_data_size":%d}}],`+
+			`"outputs":[{"name":"y","parameters":{"binary_data":true}}]}`, n, 4*n)
+		m.body = append([]byte(head), floats(list)...)
+		m.header.Set("Inference-Header-Content-Length", fmt.Sprint(len(head)))
+		return m
+	}
+	m.body = fmt.Appendf(nil, `{"id":"1","inputs":[{"name":"x","shape":[%d],"datatype":"FP32","data":%s}]}`, n, text)
+	return m
+}
+
+// goodGRPC returns the same request in gRPC's framing.
+func goodGRPC(t testing.TB, x float32, n int) *message {
+	list := make([]float32, n)
+	for i := range list {
+		list[i] = x
+	}
+	r := &oip.ModelInferRequest{ModelName: "echo", Id: "1",
+		Parameters: map[string]*oip.InferParameter{"p": oip.ParameterOf("q")},
+		Inputs:     []*oip.ModelInferRequest_InferInputTensor{{Name: "x", Datatype: "FP32", Shape: []int64{int64(n)}}}}
+	if n%2 == 0 {
+		r.RawInputContents = [][]byte{floats(list)}
+	} else {
+		r.Inputs[0].Contents = &oip.InferTensorContents{Fp32Contents: list}
+	}
+	encoded, err := proto.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &message{grpc: true, path: "/inference.GRPCInferenceService/ModelInfer",
+		header: http.Header{"Content-Type": {"application/grpc"}, "Te": {"trailers"}}}
+	m.body = append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(encoded))), encoded...)
+	return m
+}
+
+// words are texts that a mutation puts into a request.
+var words = []string{"0", "-1", "1e999", "null", "true", `"`, "[", "]", "{", "}", ",", ":", "9223372036854775807",
+	"2147483648",
+	"FP64", "BYTES", "BF16", "UINT8", `"shared_memory_region":"r"`, `"binary_data_size":99`, `"classification":3`,
+	"\x00", "\xff", "data",
+	"shape", "[[[[[[[[", "1.5", "-0", "../../etc/passwd", "<script>"}
+
+// mutate changes a request in some places.
+func (m *message) mutate(random *rand.Rand) {
+	for range 1 + random.IntN(3) {
+		at := random.IntN(len(m.body) + 1)
+		if text := min(len(m.body), 200); random.IntN(3) > 0 {
+			at = random.IntN(text + 1) // where names, shapes and sizes are
+		}
+		switch random.IntN(9) {
+		case 0:
+			m.body = m.body[:at]
+		case 1:
+			m.body = append(m.body[:at:at], append([]byte(words[random.IntN(len(words))]), m.body[at:]...)...)
+		case 2:
+			if at < len(m.body) {
+				m.body[at] = byte(random.Uint32())
+			}
+		case 3:
+			if at < len(m.body) {
+				m.body[at] ^= 1 << random.IntN(8)
+			}
+		case 4:
+			end := min(len(m.body), at+random.IntN(20))
+			m.body = append(m.body[:at:at], m.body[end:]...)
+		case 5:
+			m.header.Set("Inference-Header-Content-Length", words[random.IntN(8)%len(words)])
+		case 6:
+			m.header.Set([]string{"Content-Encoding", "Grpc-Encoding", "Accept-Encoding", "Grpc-Timeout"}[random.IntN(4)],
+				[]string{"gzip", "deflate", "zstd", "1n", "99999999H", "", "x"}[random.IntN(7)])
+		case 7:
+			if m.grpc && len(m.body) > 5 {
+				m.body[random.IntN(5)] = byte(random.Uint32())
+			} else if random.IntN(4) == 0 {
+				m.path = []string{"/v2/models/digits/infer", "/v2/models/x/infer",
+					"/v2/models/echo/versions/7/infer"}[random.IntN(3)]
+			}
+		case 8:
+			m.body = append(m.body[:at:at], append(bytes.Clone(m.body[:at]), m.body[at:]...)...)
+		}
+		if len(m.body) == 0 {
+			return
+		}
+	}
+}
