@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/weirml/weir"
 	"github.com/weirml/weir/metrics"
 	"github.com/weirml/weir/serve/internal/catalogue"
 )
@@ -98,6 +99,7 @@ var (
 	modelStates  = describe("weir_models", "Models of the folder and their versions, by state.", "state")
 	ledgerLimit  = describe("weir_ledger_limit_bytes", "The limit of models, runs and bodies.")
 	ledgerBytes  = describe("weir_ledger_bytes", "Bytes that the ledger has, by account.", "kind", "account")
+	measured     = describe("weir_measured_bytes", "The bytes that the process holds, which the ledger must equal.")
 	ledgerPeak   = describe("weir_ledger_peak_bytes", "The most bytes that the ledger had.")
 	ledgerWaits  = describe("weir_ledger_waiting", "Requests and loads that wait for memory.")
 	ledgerDenies = describe("weir_ledger_refusals_total", "Requests and loads whose memory was refused.")
@@ -216,6 +218,7 @@ func (c *collector) collectLedger(to chan<- prometheus.Metric) {
 	}
 	gauge(ledgerLimit, prometheus.GaugeValue, state.Limit)
 	gauge(ledgerPeak, prometheus.GaugeValue, state.Peak)
+	gauge(measured, prometheus.GaugeValue, weir.Usage().Held)
 	gauge(ledgerWaits, prometheus.GaugeValue, int64(state.Waiting))
 	gauge(ledgerDenies, prometheus.CounterValue, state.Refusals)
 	rows := map[[2]string]int64{}

@@ -41,8 +41,7 @@ type Buffer struct {
 // bytes are exactly those of its pages.
 const (
 	pageBytes    = 4 << 10
-	slabPieces   = 16
-	leastSlab    = 256 << 10
+	slabBytes    = 256 << 10
 	largestSmall = 64 << 10
 	leastLarge   = 160 << 10
 )
@@ -77,7 +76,7 @@ func (b *Buffers) Get(ctx context.Context, bytes int64) (*Buffer, error) {
 	}
 	whole := size
 	if size <= largestSmall {
-		whole = max(leastSlab, size*slabPieces)
+		whole = slabBytes
 	}
 	if err := b.account.Take(ctx, whole); err != nil {
 		return nil, err

@@ -203,7 +203,7 @@ func (l *Ledger) Most(kind Kind) int64 {
 
 // leastReserve is the least that models leave for requests, in bytes: a slab of buffers for bodies, and one for
 // responses.
-const leastReserve = 8 * leastSlab
+const leastReserve = 8 * slabBytes
 
 // most is Most, under the lock. For models it is what all of them may hold together.
 func (l *Ledger) most(kind Kind) int64 {

@@ -1,0 +1,283 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/array"
+	"github.com/weirml/weir/nn"
+)
+
+var history = flag.Duration("history", 8*time.Second, "how long TestHistory runs")
+
+// command builds the command, once for all tests.
+var command = sync.OnceValues(func() (string, error) {
+	folder, err := os.MkdirTemp("", "weir-serve")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(folder, "weir-serve")
+	text, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%w: %s", err, text)
+	}
+	return path, nil
+})
+
+// process is a server that runs.
+type process struct {
+	*exec.Cmd
+	url  string
+	logs bytes.Buffer
+	mu   sync.Mutex
+}
+
+// launch starts the command with a folder of models on a free port, in a cgroup of so many bytes if the system lets it.
+func launch(t testing.TB, folder string, flags ...string) *process {
+	t.Helper()
+	path, err := command()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{Cmd: exec.Command(path, append([]string{folder, "--listen", "127.0.0.1:0", "--grpc", ""}, flags...)...)}
+	stderr, err := p.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ready := make(chan string, 1)
+	go func() {
+		address, loaded := "", false
+		for lines := bufio.NewScanner(stderr); lines.Scan(); {
+			line := lines.Text()
+			p.mu.Lock()
+			p.logs.WriteString(line + "\n")
+			p.mu.Unlock()
+			if _, after, ok := strings.Cut(line, "for=rest address="); ok {
+				address, _, _ = strings.Cut(after, " ")
+			}
+			loaded = loaded || strings.Contains(line, "msg=ready")
+			if loaded && address != "" {
+				select {
+				case ready <- address:
+				default:
+				}
+			}
+		}
+	}()
+	select {
+	case address := <-ready:
+		p.url = "http://" + address
+	case <-time.After(time.Minute):
+		p.Process.Kill()
+		t.Fatalf("the server is not ready: %s", p.log())
+	}
+	return p
+}
+
+// log returns what the server has logged.
+func (p *process) log() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.logs.String()
+}
+
+// anonymous returns the process's resident bytes without pages of files.
+func (p *process) anonymous() int64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Process.Pid))
+	if err != nil {
+		return 0
+	}
+	total := int64(0)
+	for line := range strings.Lines(string(text)) {
+		f := strings.Fields(line)
+		if len(f) == 3 && (f[0] == "RssAnon:" || f[0] == "RssShmem:") {
+			n, _ := strconv.ParseInt(f[1], 10, 64)
+			total += n << 10
+		}
+	}
+	return total
+}
+
+// call sends a request and returns the status and the body; an error if the connection broke.
+func (p *process) call(method, path string, header http.Header, body []byte) (int, []byte, error) {
+	r, err := http.NewRequest(method, p.url+path, bytes.NewReader(body))
+	if err != nil {
+		return 0, nil, err
+	}
+	r.Header = header
+	a, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer a.Body.Close()
+	answer, err := io.ReadAll(a.Body)
+	return a.StatusCode, answer, err
+}
+
+// metric returns the sum of a metric over its labels.
+func (p *process) metric(t testing.TB, name string) (sum float64) {
+	_, text, err := p.call("GET", "/metrics", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) >= 2 && (f[0] == name || strings.HasPrefix(f[0], name+"{")) {
+			v, err := strconv.ParseFloat(f[len(f)-1], 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sum += v
+		}
+	}
+	return sum
+}
+
+// networks writes a folder of networks of random sizes, and returns the widths of their inputs by name.
+func networks(t testing.TB, random *rand.Rand, count int) (folder string, widths map[string]int, bytes int64) {
+	t.Helper()
+	folder, widths = t.TempDir(), map[string]int{}
+	for i := range count {
+		in, middle := 1+random.IntN(300), 1+random.IntN(1200)
+		net := nn.Sequential(nn.Linear(in, middle), nn.Relu, nn.Linear(middle, 1+random.IntN(200)))
+		p := nn.Init(net, array.Key(uint64(i)))
+		name := fmt.Sprint("net", i)
+		file, err := os.Create(filepath.Join(folder, name+".onnx"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec := array.SpecOf("x", weir.F32, "rows", in)
+		if err := errors.Join(nn.WriteONNX(file, net, p, spec), file.Close(), p.Close()); err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(file.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		bytes += info.Size()
+		widths[name] = in
+	}
+	return folder, widths, bytes
+}
+
+// TestHistory: a hundred models under a limit in which about half fit, and a random history of loads, requests,
+// unloads,
+// reloads, kills and restarts. The ledger never exceeds its limit, equals what the process holds at quiet moments, and
+// the process stays within its limit; each refusal has a reason of a known kind; a restart compiles nothing.
+func TestHistory(t *testing.T) {
+	random := rand.New(rand.NewPCG(38, 2))
+	folder, widths, bytes := networks(t, random, 100)
+	const heap = 96 << 20
+	limit := int64(heap) + bytes/2
+	flags := []string{"--mode", "explicit", "--limit", fmt.Sprint(limit), "--heap", fmt.Sprint(heap), "--cache",
+		t.TempDir(),
+		"--evict"}
+	p := launch(t, folder, flags...)
+	defer func() { p.Process.Kill() }()
+	var statuses sync.Map
+	var most atomic.Int64
+	count := func(what string, status int) {
+		n, _ := statuses.LoadOrStore(fmt.Sprint(what, " ", status), new(atomic.Int64))
+		n.(*atomic.Int64).Add(1)
+	}
+	kills := 0
+	for end := time.Now().Add(*history); time.Now().Before(end); {
+		round := time.Now().Add(min(*history/4, 30*time.Second))
+		var clients sync.WaitGroup
+		for client := range 6 {
+			seed := random.Uint64()
+			clients.Go(func() { p.client(t, rand.New(rand.NewPCG(seed, uint64(client))), widths, round, count) })
+		}
+		clients.Go(func() {
+			for time.Now().Before(round) {
+				most.Store(max(most.Load(), p.anonymous()))
+				time.Sleep(5 * time.Millisecond)
+			}
+		})
+		clients.Wait()
+		if ledger, measured := p.metric(t, "weir_ledger_bytes"), p.metric(t, "weir_measured_bytes"); ledger != measured {
+			t.Errorf("the ledger has %.0f bytes, and the process holds %.0f", ledger, measured)
+		}
+		if peak := p.metric(t, "weir_ledger_peak_bytes"); peak > p.metric(t, "weir_ledger_limit_bytes") {
+			t.Errorf("the ledger had %.0f bytes", peak)
+		}
+		if strings.Contains(p.log(), "not given back") {
+			t.Errorf("%s", p.log())
+		}
+		p.Process.Kill()
+		p.Wait()
+		kills++
+		p = launch(t, folder, flags...)
+	}
+	p.Process.Signal(syscall.SIGTERM)
+	if err := p.Wait(); err != nil {
+		t.Errorf("%v: %s", err, p.log())
+	}
+	if most.Load() > limit {
+		t.Errorf("the process had %d bytes, and its limit is %d", most.Load(), limit)
+	}
+	text := ""
+	statuses.Range(func(what, n any) bool {
+		text += fmt.Sprintf("; %s: %d", what, n.(*atomic.Int64).Load())
+		return true
+	})
+	t.Logf("models of %d bytes, limit %d, most %d, %d kills%s", bytes, limit, most.Load(), kills, text)
+}
+
+// client does random things until a time.
+func (p *process) client(t *testing.T, random *rand.Rand, widths map[string]int, end time.Time, count func(string,
+	int)) {
+	for time.Now().Before(end) {
+		name := fmt.Sprint("net", random.IntN(len(widths)))
+		if random.IntN(3) > 0 {
+			name = fmt.Sprint("net", random.IntN(10)) // some are wanted more often
+		}
+		var what, path string
+		var body []byte
+		header := http.Header{}
+		switch n := random.IntN(20); {
+		case n == 0:
+			what, path = "unload", "/v2/repository/models/"+name+"/unload"
+		case n < 4:
+			what, path = "load", "/v2/repository/models/"+name+"/load"
+		default:
+			rows := 1 + random.IntN(64)
+			head := fmt.Sprintf(`{"inputs":[{"name":"x","shape":[%d,%d],"datatype":"FP32",`+
+				`"parameters":{"binary_data_size":%d}}]}`, rows, widths[name], rows*widths[name]*4)
+			what, path, body = "infer", "/v2/models/"+name+"/infer", append([]byte(head), make([]byte, rows*widths[name]*4)...)
+			header.Set("Inference-Header-Content-Length", fmt.Sprint(len(head)))
+		}
+		status, answer, err := p.call("POST", path, header, body)
+		if err != nil {
+			t.Errorf("%s %s: %v\n%s", what, name, err, p.log())
+			return
+		}
+		count(what, status)
+		var reason struct{ Error, Kind string }
+		if status != 200 && (json.Unmarshal(answer, &reason) != nil || reason.Error == "" || reason.Kind == "" ||
+			reason.Kind == "internal" || reason.Kind == "input") {
+			t.Errorf("%s %s: status %d, %s", what, name, status, answer)
+			return
+		}
+	}
+}
