@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -179,5 +180,48 @@ func TestSizesVary(t *testing.T) {
 			}
 			r.Close()
 		}
+	}
+}
+
+// TestUnboundedUnderAccount: with an account the dimensions need no upper bounds; without one they do.
+func TestUnboundedUnderAccount(t *testing.T) {
+	m, err := weir.Load("../examples/digits/data/digits.onnx")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	p, err := weir.Compile(t.Context(), m, weir.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if _, err := batch.New(p, batch.Options{Rows: 4}); err == nil || !strings.Contains(err.Error(), "upper bound") {
+		t.Errorf("without an account: %v", err)
+	}
+	a := &purse{most: 1 << 30}
+	if _, err := batch.New(p, batch.Options{Account: a}); err == nil || !strings.Contains(err.Error(), "Options.Rows") {
+		t.Errorf("without a number of rows: %v", err)
+	}
+	b, err := batch.New(p, batch.Options{Account: a, Rows: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if _, err := b.Limit(); err == nil || b.Memory().Peak() != 0 {
+		t.Errorf("limit: %v, memory %+v", err, b.Memory())
+	}
+	x, err := weir.FromSlice(make([]float32, 3*64), 3, 1, 8, 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := b.Run(t.Context(), weir.Inputs{"image": x})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if shape := out.Get("scores").Shape(); shape[0] != 3 {
+		t.Errorf("%v", shape)
+	}
+	if err := out.Close(); err != nil {
+		t.Error(err)
 	}
 }

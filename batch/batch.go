@@ -35,7 +35,7 @@ type Options struct {
 	InFlight int
 	// Account, if not nil, is asked for the joined inputs and the results of each run before it begins, in full pages, and
 	// gets them back when they are closed. The program asks an account of its own, weir.Options.Account. If a joined run
-	// is refused, each of its requests is run by itself.
+	// is refused, each of its requests is run by itself. With an account the program's dimensions need no upper bounds.
 	Account weir.Account
 }
 
@@ -84,18 +84,22 @@ func (e *RowsError) Unwrap() error { return weir.ErrInput }
 
 // New returns a batcher for a program, which must stay open until the batcher is closed. The batcher uses all of the
 // program's calls (weir.Options.Calls). New returns ErrInput or ErrUnsupported if the program's rows cannot be joined
-// or its sizes have no upper bounds.
+// or, without Options.Account, its sizes have no upper bounds.
 func New(p *weir.Program, o Options) (*Batcher, error) {
 	if o.Rows < 0 || o.Wait < 0 || o.InFlight < 0 {
 		return nil, diag.Inputf("%d rows, a wait of %v and %d rows in flight: none of them is negative", o.Rows, o.Wait,
 			o.InFlight)
 	}
-	s, err := shapeOf(p)
+	s, err := shapeOf(p, o.Account != nil)
 	if err != nil {
 		return nil, err
 	}
 	b := &Batcher{program: p, shape: s, rows: o.Rows, wait: o.Wait, calls: p.Stats().Calls, account: o.Account,
 		changed: make(chan struct{}, 1), turn: make(chan struct{}, 1), ended: make(chan struct{})}
+	if b.rows == 0 && s.unbounded != nil {
+		return nil, diag.Inputf("a run has as many rows as there are: the program's dimension %s has no upper bound", s.dim).
+			WithFix("set Options.Rows")
+	}
 	if b.rows == 0 {
 		b.rows = s.most
 	}

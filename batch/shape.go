@@ -13,6 +13,7 @@ import (
 type shape struct {
 	dim             string // the name of the dimension of the rows
 	most            int    // the upper bound of dim
+	unbounded       error  // the reason why sizes have no upper bound, nil if they have
 	inputs, outputs []weir.Info
 	names           []string    // of the outputs
 	inputRow        int64       // the bytes of one row of all inputs together, at the other dimensions' upper bounds
@@ -21,8 +22,8 @@ type shape struct {
 }
 
 // shapeOf finds the dimension along which requests of p are joined, and the sizes of a row. It returns ErrInput or
-// ErrUnsupported if there is no such dimension or a size has no upper bound.
-func shapeOf(p *weir.Program) (*shape, error) {
+// ErrUnsupported if there is no such dimension or, unless an account decides about memory, a size has no upper bound.
+func shapeOf(p *weir.Program, account bool) (*shape, error) {
 	s := &shape{inputs: p.Inputs(), outputs: p.Outputs()}
 	if len(s.inputs) == 0 || len(s.outputs) == 0 {
 		return nil, diag.Unsupportedf("a batcher for a program without inputs or outputs")
@@ -49,11 +50,24 @@ func shapeOf(p *weir.Program) (*shape, error) {
 	}
 	for _, d := range ranges {
 		if d.Max == weir.Unbounded {
-			return nil, diag.Inputf("it has no upper bound").AtDim(d.Name).
+			s.unbounded = diag.Inputf("it has no upper bound").AtDim(d.Name).
 				WithFix("compile the program with Options.Dims{%q: {Min: 1, Max: …}}", d.Name)
 		}
 	}
 	s.most = int(min(rows.Max, math.MaxInt32))
+	for _, info := range s.outputs {
+		size, err := p.Memory().Of(info.Name)
+		if err != nil {
+			return nil, err
+		}
+		s.names, s.sizes = append(s.names, info.Name), append(s.sizes, size)
+	}
+	if s.unbounded != nil {
+		if account {
+			return s, nil
+		}
+		return nil, s.unbounded
+	}
 	for _, info := range s.inputs {
 		count := int64(1)
 		for axis, e := range info.Shape[1:] {
@@ -75,17 +89,12 @@ func shapeOf(p *weir.Program) (*shape, error) {
 			return nil, tooLarge(info.Name)
 		}
 	}
-	for _, info := range s.outputs {
-		size, err := p.Memory().Of(info.Name)
-		if err != nil {
-			return nil, err
-		}
+	for _, size := range s.sizes {
 		bytes, err := size.Max()
 		if err != nil {
 			return nil, err
 		}
-		s.names, s.outputRows = append(s.names, info.Name), append(s.outputRows, bytes/rows.Max)
-		s.sizes = append(s.sizes, size)
+		s.outputRows = append(s.outputRows, bytes/rows.Max)
 	}
 	return s, nil
 }
@@ -135,7 +144,7 @@ type Memory struct {
 // Peak returns the sum, in bytes.
 func (m Memory) Peak() int64 { return m.Program + m.Inputs + m.Results }
 
-// Memory returns the batcher's certificate.
+// Memory returns the batcher's certificate. It is zero if the sizes have no upper bounds, which Options.Account allows.
 func (b *Batcher) Memory() Memory { return b.memory }
 
 // Limit returns the value for weir.SetLimit, in bytes, that suffices to load and compile the program and to use the
@@ -144,6 +153,9 @@ func (b *Batcher) Limit() (int64, error) { return b.limit, b.blocked }
 
 // certify computes Memory and Limit.
 func (b *Batcher) certify() (err error) {
+	if b.blocked = b.shape.unbounded; b.blocked != nil {
+		return nil
+	}
 	if b.memory.Program, err = b.program.Memory().Max(b.calls); err != nil {
 		return err
 	}

@@ -218,7 +218,8 @@ func (c *collector) collectLedger(to chan<- prometheus.Metric) {
 	}
 	gauge(ledgerLimit, prometheus.GaugeValue, state.Limit)
 	gauge(ledgerPeak, prometheus.GaugeValue, state.Peak)
-	gauge(measured, prometheus.GaugeValue, weir.Usage().Held)
+	usage := weir.Usage()
+	gauge(measured, prometheus.GaugeValue, usage.Held-usage.Cached)
 	gauge(ledgerWaits, prometheus.GaugeValue, int64(state.Waiting))
 	gauge(ledgerDenies, prometheus.CounterValue, state.Refusals)
 	rows := map[[2]string]int64{}

@@ -38,6 +38,10 @@ const (
 	Poll     Mode = "poll"     // all models, and the folder's changes as they are found
 )
 
+// Pools is the most that Weir holds beside Options.Limit, in bytes: the free parts of the slabs that it cuts small blocks
+// from.
+const Pools = 8 << 20
+
 // Options are a server's settings. Only Folder is needed.
 type Options struct {
 	Folder string // the models: folders in Triton's layout, folders with a model file, and model files
@@ -45,9 +49,8 @@ type Options struct {
 	Load   []string
 	// Every is how often Poll reads the folder. 0: every 15 seconds.
 	Every time.Duration
-	// Limit bounds the bytes of models, runs and bodies, outside Go's heap. 0: seven eighths of the container's memory,
-	// or of
-	// three quarters of the machine's. New passes it to weir.SetLimit.
+	// Limit bounds the bytes of models, runs and bodies, outside Go's heap. 0: seven eighths of the container's memory, or
+	// of three quarters of the machine's. New passes it, with Pools, to weir.SetLimit.
 	Limit int64
 	// Cache is the folder for compiled models, so that a restart compiles nothing. Empty: none are kept.
 	Cache string
@@ -113,7 +116,7 @@ func New(o Options) (*Server, error) {
 	if o.Logger != nil {
 		s.log = slog.New(leveled{o.Logger.Handler(), s.level})
 	}
-	weir.SetLimit(o.Limit)
+	weir.SetLimit(o.Limit + Pools)
 	s.bodies = ledger.NewBuffers(s.ledger.Account(ledger.Body, "requests"), min(o.Limit/16, 64<<20))
 	s.responses = ledger.NewBuffers(s.ledger.Account(ledger.Response, "responses"), min(o.Limit/16, 64<<20))
 	s.catalogue = catalogue.New(s.ledger, catalogue.Options{Folder: o.Folder, Mode: catalogue.Mode(o.Mode), Load: o.Load,

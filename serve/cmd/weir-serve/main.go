@@ -164,7 +164,7 @@ func (s *settings) divide() error {
 			whole, heap,
 			16<<20)
 	}
-	debug.SetMemoryLimit(heap)
+	debug.SetMemoryLimit(heap - serve.Pools)
 	s.options.Limit = whole - heap
 	return nil
 }

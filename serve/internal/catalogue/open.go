@@ -1,6 +1,7 @@
 package catalogue
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -25,7 +26,8 @@ func (c *Catalogue) open(ctx context.Context, f *found, n int64) (v *Version, er
 	}
 	name := fmt.Sprintf("%s, version %d", f.name, n)
 	v = &Version{Model: f.name, Number: n, Config: f.config, source: f.versions[n], drained: make(chan struct{}),
-		account: &account{fixed: c.ledger.Account(ledger.Model, name), calls: c.ledger.Account(ledger.Call, name)}}
+		account: &account{fixed: c.ledger.Account(ledger.Model, name), calls: c.ledger.Account(ledger.Call, name)},
+		joined:  c.ledger.Account(ledger.Joined, name)}
 	v.used.Store(began.UnixNano())
 	defer func() {
 		if err != nil {
@@ -50,7 +52,7 @@ func (c *Catalogue) open(ctx context.Context, f *found, n int64) (v *Version, er
 	v.join(s)
 	atOnce := v.Program.Stats().Calls
 	if v.Batcher != nil {
-		atOnce = 2 * v.rowsAtOnce() * atOnce
+		atOnce = 2 * v.MostRows * atOnce
 	}
 	v.queue.start(f.name, s.queue, atOnce)
 	v.Loaded, v.Took = time.Now(), time.Since(began)
@@ -146,29 +148,34 @@ func build() string {
 	return text
 }
 
-// rowsAtOnce returns the most rows of a joined run.
-func (v *Version) rowsAtOnce() int {
-	for _, d := range v.Program.Dims() {
-		if d.Name == v.Rows {
-			return int(min(d.Max, 1<<16))
-		}
-	}
-	return 1
-}
-
-// join makes the version's batcher, if its requests can be joined.
+// join makes the version's batcher, if it is proved that its requests can be joined.
 func (v *Version) join(s settings) {
 	if s.off != "" {
 		v.Unbatched = s.off
 		return
 	}
+	if len(v.Inputs) == 0 || len(v.Inputs[0].Shape) == 0 || v.Inputs[0].Shape[0].Dim == "" {
+		v.Unbatched = "the first axis of the first input is no dimension that a request may choose"
+		return
+	}
+	rows := v.Inputs[0].Shape[0].Dim
+	if err := v.Program.Rows(rows); err != nil {
+		v.Unbatched = err.Error()
+		return
+	}
+	most := int64(cmp.Or(s.rows, defaultRows))
+	for _, d := range v.Program.Dims() {
+		if d.Name == rows {
+			most = min(most, d.Max)
+		}
+	}
+	s.batch.Rows, s.batch.Account = int(most), v.joined
 	b, err := batch.New(v.Program, s.batch)
 	if err != nil {
 		v.Unbatched = err.Error()
 		return
 	}
-	v.Batcher, v.Rows = b, v.Inputs[0].Shape[0].Dim
-	v.MostRows = v.rowsAtOnce()
+	v.Batcher, v.Rows, v.MostRows = b, rows, int(most)
 }
 
 // OutputBytes returns the bytes of an output, by index, for the dimensions of a run; ok is false if only the run knows.

@@ -37,6 +37,7 @@ type Version struct {
 	source  source
 	model   *weir.Model
 	account *account
+	joined  *ledger.Account
 	queue   queue
 	sizes   []weir.Size // by output
 	sized   []bool      // by output: whether sizes has it
@@ -103,7 +104,7 @@ func (v *Version) close() (err error) {
 	if v.model != nil {
 		err = errors.Join(err, v.model.Close())
 	}
-	if held := v.account.fixed.Close() + v.account.calls.Close(); held != 0 {
+	if held := v.account.fixed.Close() + v.account.calls.Close() + v.joined.Close(); held != 0 {
 		err = errors.Join(err, fmt.Errorf("model %s, version %d: %d bytes were not given back", v.Model, v.Number, held))
 	}
 	return err

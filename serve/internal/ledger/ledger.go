@@ -1,10 +1,11 @@
 // Package ledger divides a server's memory. Everything that the server holds outside Go's heap is taken from one limit
 // before it is allocated: a take waits for room, asks for idle memory to be released, or is refused with the numbers.
 //
-// Memory is of four kinds, and owners wait for it in an order that excludes deadlocks. The memory of a model is held
-// until it is unloaded. The owner of a request's body may wait for the memory of its response, and that of a response
-// for a call; a call needs nothing else to end. All bodies get at most an eighth of what models leave, all responses
-// another, and a call at most the rest, so that every wait for a call ends.
+// Memory is of five kinds, and owners wait for it in an order that excludes deadlocks. The memory of a model is held
+// until it is unloaded. The owner of a request's body may wait for the memory of its response, the owner of a response
+// for that of joined requests, and the owner of these for a call; a call needs nothing else to end. All bodies get at
+// most an eighth of what models leave, all responses and all joined requests another each, and a call at most the
+// rest, so that every wait for a call ends.
 package ledger
 
 import (
@@ -27,11 +28,12 @@ const (
 	Call                 // arenas, outputs and scratch of runs, also of idle ones
 	Body                 // requests, also idle buffers for them
 	Response             // responses, also idle buffers for them
+	Joined               // the inputs and results of joined requests
 	kinds
 )
 
 // String returns the kind's name, for metrics and errors.
-func (k Kind) String() string { return [...]string{"model", "call", "body", "response"}[k] }
+func (k Kind) String() string { return [...]string{"model", "call", "body", "response", "joined"}[k] }
 
 // Ledger is the list of a server's memory. Any goroutine may use it.
 type Ledger struct {
@@ -175,7 +177,7 @@ func reserveFor(call int64) int64 {
 	if call > 1<<60 {
 		return 1 << 61
 	}
-	return call + call/3 + 8
+	return call + call/5*3 + 16
 }
 
 // Close removes an account that holds nothing, and returns the bytes that it holds.
@@ -209,10 +211,10 @@ const leastReserve = 8 * slabBytes
 func (l *Ledger) most(kind Kind) int64 {
 	free := l.limit - l.held[Model]
 	switch kind {
-	case Body, Response:
+	case Body, Response, Joined:
 		return free / 8
 	case Call:
-		return free - free/8*2
+		return free - free/8*3
 	}
 	reserve := max(l.limit/8, leastReserve)
 	for _, call := range l.needs {
@@ -283,7 +285,7 @@ func (a *Account) Take(ctx context.Context, bytes int64) error {
 }
 
 // queues is the number of queues: models wait with calls.
-const queues = 3
+const queues = 4
 
 // queueOf returns the index of the queue for a kind: nobody waits behind an owner who may wait for it.
 func queueOf(kind Kind) int { return max(0, int(kind-Call)) }
