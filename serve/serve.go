@@ -38,7 +38,8 @@ const (
 	Poll     Mode = "poll"     // all models, and the folder's changes as they are found
 )
 
-// Pools is the most that Weir holds beside Options.Limit, in bytes: the free parts of the slabs that it cuts small blocks
+// Pools is the most that Weir holds beside Options.Limit, in bytes: the free parts of the slabs that it cuts small
+// blocks
 // from.
 const Pools = 8 << 20
 

@@ -59,12 +59,13 @@ func footprintOf(p *weir.Program, calls int, bound weir.Dims) (f footprint, err 
 }
 
 // serverNeeds returns the memory with which the server's ledger loads a model and admits n calls with these bodies. Of
-// what models leave, requests get an eighth, responses another, and a call the rest; models leave at least an eighth
+// what models leave, requests get an eighth, responses and joined requests another each, and a call the rest; models
+// leave at least an eighth
 // of everything, also while one is compiled.
 func serverNeeds(a weir.Asked, n, requests, responses *big.Int) *big.Int {
 	call, fixed := big.NewInt(a.Call+a.Heap), big.NewInt(a.Weights+a.Files-a.Reclaimable+a.Reading+a.Code)
-	one := new(big.Int).Mul(call, big.NewInt(4))
-	one.Add(one.Div(one, big.NewInt(3)), big.NewInt(8)) // a call in three quarters
+	one := new(big.Int).Mul(call, big.NewInt(8))
+	one.Add(one.Div(one, big.NewInt(5)), big.NewInt(16)) // a call in five eighths
 	runs := new(big.Int).Mul(n, new(big.Int).Add(call, big.NewInt(a.Arguments)))
 	runs.Add(runs, requests).Add(runs, responses)
 	running := largest(runs, one, seventh(fixed), new(big.Int).Lsh(requests, 3), new(big.Int).Lsh(responses, 3))

@@ -313,8 +313,8 @@ func TestServerNeeds(t *testing.T) {
 				admits := func(limit int64) bool {
 					fixed, call := a.Weights+a.Files-a.Reclaimable+a.Reading+a.Code, a.Call+a.Heap
 					free := limit - fixed
-					reserve := max(limit/8, call+call/3+8)
-					return fixed <= limit-limit/8 && a.Compiling <= limit-reserve && bodies <= free/8 && call <= free-free/8*2 &&
+					reserve := max(limit/8, call+call/5*3+16)
+					return fixed <= limit-limit/8 && a.Compiling <= limit-reserve && bodies <= free/8 && call <= free-free/8*3 &&
 						n*(call+a.Arguments)+2*bodies <= free
 				}
 				got := serverNeeds(a, big.NewInt(n), big.NewInt(bodies), big.NewInt(bodies)).Int64()

@@ -1,7 +1,8 @@
+//go:build unix
+
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -11,7 +12,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -28,83 +28,32 @@ import (
 
 var history = flag.Duration("history", 8*time.Second, "how long TestHistory runs")
 
-// command builds the command, once for all tests.
-var command = sync.OnceValues(func() (string, error) {
-	folder, err := os.MkdirTemp("", "weir-serve")
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(folder, "weir-serve")
-	text, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("%w: %s", err, text)
-	}
-	return path, nil
-})
-
-// process is a server that runs.
-type process struct {
-	*exec.Cmd
-	url  string
-	logs bytes.Buffer
-	mu   sync.Mutex
+// served is the command, of which the test reads the log to find faults.
+type served struct {
+	*process
+	faults chan string // has an entry once the log has an error
 }
 
-// launch starts the command with a folder of models on a free port, in a cgroup of so many bytes if the system lets it.
-func launch(t testing.TB, folder string, flags ...string) *process {
+// launch starts the command on a folder of models.
+func launch(t *testing.T, folder string, flags ...string) *served {
 	t.Helper()
-	path, err := command()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &process{Cmd: exec.Command(path, append([]string{folder, "--listen", "127.0.0.1:0", "--grpc", ""}, flags...)...)}
-	stderr, err := p.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ready := make(chan string, 1)
+	p := &served{serveFolder(t, folder, flags...), make(chan string, 1)}
 	go func() {
-		address, loaded := "", false
-		for lines := bufio.NewScanner(stderr); lines.Scan(); {
-			line := lines.Text()
-			p.mu.Lock()
-			p.logs.WriteString(line + "\n")
-			p.mu.Unlock()
-			if _, after, ok := strings.Cut(line, "for=rest address="); ok {
-				address, _, _ = strings.Cut(after, " ")
-			}
-			loaded = loaded || strings.Contains(line, "msg=ready")
-			if loaded && address != "" {
+		for r := range p.log {
+			if r["level"] == "ERROR" {
 				select {
-				case ready <- address:
+				case p.faults <- fmt.Sprint(r):
 				default:
 				}
 			}
 		}
 	}()
-	select {
-	case address := <-ready:
-		p.url = "http://" + address
-	case <-time.After(time.Minute):
-		p.Process.Kill()
-		t.Fatalf("the server is not ready: %s", p.log())
-	}
 	return p
 }
 
-// log returns what the server has logged.
-func (p *process) log() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.logs.String()
-}
-
 // anonymous returns the process's resident bytes without pages of files.
-func (p *process) anonymous() int64 {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Process.Pid))
+func (p *served) anonymous() int64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if err != nil {
 		return 0
 	}
@@ -120,8 +69,8 @@ func (p *process) anonymous() int64 {
 }
 
 // call sends a request and returns the status and the body; an error if the connection broke.
-func (p *process) call(method, path string, header http.Header, body []byte) (int, []byte, error) {
-	r, err := http.NewRequest(method, p.url+path, bytes.NewReader(body))
+func (p *served) call(method, path string, header http.Header, body []byte) (int, []byte, error) {
+	r, err := http.NewRequest(method, "http://"+p.address+path, bytes.NewReader(body))
 	if err != nil {
 		return 0, nil, err
 	}
@@ -136,7 +85,7 @@ func (p *process) call(method, path string, header http.Header, body []byte) (in
 }
 
 // metric returns the sum of a metric over its labels.
-func (p *process) metric(t testing.TB, name string) (sum float64) {
+func (p *served) metric(t testing.TB, name string) (sum float64) {
 	_, text, err := p.call("GET", "/metrics", nil, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -193,7 +142,6 @@ func TestHistory(t *testing.T) {
 		t.TempDir(),
 		"--evict"}
 	p := launch(t, folder, flags...)
-	defer func() { p.Process.Kill() }()
 	var statuses sync.Map
 	var most atomic.Int64
 	count := func(what string, status int) {
@@ -221,17 +169,19 @@ func TestHistory(t *testing.T) {
 		if peak := p.metric(t, "weir_ledger_peak_bytes"); peak > p.metric(t, "weir_ledger_limit_bytes") {
 			t.Errorf("the ledger had %.0f bytes", peak)
 		}
-		if strings.Contains(p.log(), "not given back") {
-			t.Errorf("%s", p.log())
+		select {
+		case fault := <-p.faults:
+			t.Error(fault)
+		default:
 		}
-		p.Process.Kill()
-		p.Wait()
+		p.cmd.Process.Kill()
+		p.end()
 		kills++
 		p = launch(t, folder, flags...)
 	}
-	p.Process.Signal(syscall.SIGTERM)
-	if err := p.Wait(); err != nil {
-		t.Errorf("%v: %s", err, p.log())
+	p.signal(syscall.SIGTERM)
+	if err, _ := p.end(); err != nil {
+		t.Error(err)
 	}
 	if most.Load() > limit {
 		t.Errorf("the process had %d bytes, and its limit is %d", most.Load(), limit)
@@ -245,7 +195,7 @@ func TestHistory(t *testing.T) {
 }
 
 // client does random things until a time.
-func (p *process) client(t *testing.T, random *rand.Rand, widths map[string]int, end time.Time, count func(string,
+func (p *served) client(t *testing.T, random *rand.Rand, widths map[string]int, end time.Time, count func(string,
 	int)) {
 	for time.Now().Before(end) {
 		name := fmt.Sprint("net", random.IntN(len(widths)))
@@ -269,7 +219,7 @@ func (p *process) client(t *testing.T, random *rand.Rand, widths map[string]int,
 		}
 		status, answer, err := p.call("POST", path, header, body)
 		if err != nil {
-			t.Errorf("%s %s: %v\n%s", what, name, err, p.log())
+			t.Errorf("%s %s: %v", what, name, err)
 			return
 		}
 		count(what, status)

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -66,29 +67,29 @@ func serveFolder(t *testing.T, folder string, flags ...string) *process {
 		p.ended <- p.cmd.Wait()
 	}()
 	t.Cleanup(func() { p.cmd.Process.Kill() })
-	for p.address == "" {
-		if r := p.await("listening"); r["for"] == "rest" {
+	for ready := false; p.address == "" || !ready; {
+		r := p.await("listening", "ready")
+		if ready = ready || r["msg"] == "ready"; r["for"] == "rest" {
 			p.address = r["address"].(string)
 		}
 	}
-	p.await("ready")
 	return p
 }
 
-// await returns the next record of the log with a message.
-func (p *process) await(message string) map[string]any {
+// await returns the next record of the log with one of the messages.
+func (p *process) await(messages ...string) map[string]any {
 	p.t.Helper()
 	for limit := time.After(20 * time.Second); ; {
 		select {
 		case r, ok := <-p.log:
 			if !ok {
-				p.t.Fatalf("the command ended before it said %q", message)
+				p.t.Fatalf("the command ended before it said %q", messages)
 			}
-			if r["msg"] == message {
+			if text, _ := r["msg"].(string); slices.Contains(messages, text) {
 				return r
 			}
 		case <-limit:
-			p.t.Fatalf("the command does not say %q", message)
+			p.t.Fatalf("the command does not say %q", messages)
 		}
 	}
 }
