@@ -105,8 +105,11 @@ func (x *exchange) infer(ctx context.Context, r *oip.Request) (response *oip.Res
 		ctx, cancel = context.WithTimeoutCause(ctx, wait, errTimeout)
 		defer cancel()
 	}
-	in, err := x.inputs(v, r)
-	if err != nil {
+	var in weir.Inputs
+	if err := guarded(func() (err error) {
+		in, err = x.inputs(v, r)
+		return err
+	}); err != nil {
 		return nil, err
 	}
 	wanted, err := x.wanted(v, r)
@@ -130,15 +133,20 @@ func (x *exchange) infer(ctx context.Context, r *oip.Request) (response *oip.Res
 	v.Done()
 	o.phases.Infer = time.Since(began) - o.phases.Input - o.phases.Queue
 	if err != nil {
+		if short := shortened(r); short != nil {
+			err = short // the run's fault was an access to it
+		}
 		return nil, x.sizes(v, dims, err)
 	}
 	response = &oip.Response{Model: v.Model, Version: v.Name(), ID: r.ID}
 	for i, w := range wanted {
-		t, err := x.output(v, out, w, places[i])
-		if err != nil {
+		if err := guarded(func() error {
+			t, err := x.output(v, out, w, places[i])
+			response.Outputs = append(response.Outputs, t)
+			return err
+		}); err != nil {
 			return nil, errors.Join(err, out.Close())
 		}
-		response.Outputs = append(response.Outputs, t)
 	}
 	err = out.Close()
 	x.server.ledger.Settle()

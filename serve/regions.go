@@ -2,9 +2,11 @@ package serve
 
 import (
 	"maps"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/weirml/weir/serve/internal/oip"
 )
@@ -117,6 +119,40 @@ func (r *regions) use(at *oip.Region) (data []byte, leave func(), err error) {
 		g.end()
 	}, nil
 }
+
+// guarded calls a function that may read or write shared memory. A client may cut its memory short at any time, which
+// makes the access a fault: the request ends with an error, and the server lives.
+func guarded(f func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		p := recover()
+		if p == nil {
+			return
+		}
+		if _, fault := p.(interface{ Addr() uintptr }); !fault {
+			panic(p)
+		}
+		err = oip.Errorf("a shared memory is shorter than its client registered it")
+	}()
+	return f()
+}
+
+// shortened returns an error if a shared memory with inputs of a request is shorter than its registration.
+func shortened(r *oip.Request) error {
+	return guarded(func() error {
+		sum := byte(0)
+		for _, t := range r.Inputs {
+			for at := 0; t.Region != nil && at < len(t.Data); at += 4 << 10 {
+				sum += t.Data[at]
+			}
+		}
+		touched.Store(uint32(sum))
+		return nil
+	})
+}
+
+// touched keeps the reads of shortened.
+var touched atomic.Uint32
 
 // close unmaps everything.
 func (r *regions) close() { r.unregister("") }

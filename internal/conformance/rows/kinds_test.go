@@ -182,5 +182,6 @@ func TestModels(t *testing.T) {
 		m.Close()
 	}
 	p := weirtest.CompileDigits(t, weir.Options{Target: weir.Reference})
+	defer p.Close()
 	holds(t, "the reference", p, "batch", "")
 }
