@@ -279,7 +279,10 @@ func (x *exchange) writeREST(w http.ResponseWriter, r *http.Request, response *o
 	}
 	control := http.NewResponseController(w)
 	control.SetWriteDeadline(time.Now().Add(x.server.options.Stall + time.Duration(size>>16)*time.Second))
-	defer control.SetWriteDeadline(time.Time{})
+	defer func() {
+		control.Flush() // within the deadline, too
+		control.SetWriteDeadline(time.Time{})
+	}()
 	h := w.Header()
 	to, end := compressed(w, r)
 	if size == 0 && !hasBinary(response) {

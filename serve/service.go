@@ -93,7 +93,7 @@ func (a *service) ModelReady(_ context.Context, r *oip.ModelReadyRequest) (*oip.
 
 // ServerMetadata tells the server's name, version and extensions.
 func (a *service) ServerMetadata(context.Context, *oip.ServerMetadataRequest) (*oip.ServerMetadataResponse, error) {
-	return &oip.ServerMetadataResponse{Name: "weir", Version: Version, Extensions: []string{"classification", "sequence",
+	return &oip.ServerMetadataResponse{Name: "weir", Version: Version, Extensions: []string{"classification",
 		"model_repository", "schedule_policy", "model_configuration", "system_shared_memory", "binary_tensor_data",
 		"parameters", "statistics", "trace", "logging"}}, nil
 }

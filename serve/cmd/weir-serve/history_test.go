@@ -51,6 +51,24 @@ func launch(t *testing.T, folder string, flags ...string) *served {
 	return p
 }
 
+// confine moves the process to a memory cgroup with its limit, if the system lets the test make one: a process that
+// needs more is killed, which fails the test. It reports whether it did.
+func (p *served) confine(limit int64) bool {
+	for root, file := range map[string]string{"/sys/fs/cgroup/memory": "memory.limit_in_bytes",
+		"/sys/fs/cgroup": "memory.max"} {
+		group := filepath.Join(root, fmt.Sprint("weir-serve-test-", p.cmd.Process.Pid))
+		if os.Mkdir(group, 0o755) != nil {
+			continue
+		}
+		p.t.Cleanup(func() { os.Remove(group) })
+		if os.WriteFile(filepath.Join(group, file), fmt.Append(nil, limit), 0) == nil &&
+			os.WriteFile(filepath.Join(group, "cgroup.procs"), fmt.Append(nil, p.cmd.Process.Pid), 0) == nil {
+			return true
+		}
+	}
+	return false
+}
+
 // anonymous returns the process's resident bytes without pages of files.
 func (p *served) anonymous() int64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
@@ -148,7 +166,7 @@ func TestHistory(t *testing.T) {
 		n, _ := statuses.LoadOrStore(fmt.Sprint(what, " ", status), new(atomic.Int64))
 		n.(*atomic.Int64).Add(1)
 	}
-	kills := 0
+	kills, confined := 0, p.confine(limit)
 	for end := time.Now().Add(*history); time.Now().Before(end); {
 		round := time.Now().Add(min(*history/4, 30*time.Second))
 		var clients sync.WaitGroup
@@ -178,6 +196,7 @@ func TestHistory(t *testing.T) {
 		p.end()
 		kills++
 		p = launch(t, folder, flags...)
+		confined = p.confine(limit)
 	}
 	p.signal(syscall.SIGTERM)
 	if err, _ := p.end(); err != nil {
@@ -191,7 +210,9 @@ func TestHistory(t *testing.T) {
 		text += fmt.Sprintf("; %s: %d", what, n.(*atomic.Int64).Load())
 		return true
 	})
-	t.Logf("models of %d bytes, limit %d, most %d, %d kills%s", bytes, limit, most.Load(), kills, text)
+	t.Logf("models of %d bytes, limit %d (a cgroup's: %v), most %d, %d kills%s", bytes, limit, confined, most.Load(),
+		kills,
+		text)
 }
 
 // client does random things until a time.

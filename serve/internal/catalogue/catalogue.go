@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -413,6 +414,9 @@ func (c *Catalogue) loadVersion(ctx context.Context, m *model, f *found, n int64
 		}
 		v, err = c.open(ctx, f, n)
 	}
+	if err != nil {
+		err = &within{err, c.options.Folder}
+	}
 	c.mu.Lock()
 	if err != nil {
 		m.reasons[n] = err.Error() + "\x00" + source.state
@@ -433,6 +437,24 @@ func (c *Catalogue) loadVersion(ctx context.Context, m *model, f *found, n int64
 	}
 	return c.end(ctx, []*Version{old})
 }
+
+// within is an error whose text names files by their paths in the folder of models: clients do not learn where that is.
+type within struct {
+	error
+	folder string
+}
+
+// Error returns the text.
+func (w *within) Error() string {
+	text := w.error.Error()
+	if whole, err := filepath.Abs(w.folder); err == nil {
+		text = strings.ReplaceAll(text, whole+string(filepath.Separator), "")
+	}
+	return strings.ReplaceAll(text, filepath.Clean(w.folder)+string(filepath.Separator), "")
+}
+
+// Unwrap returns the error.
+func (w *within) Unwrap() error { return w.error }
 
 // makeRoom unloads something so that a version may fit: its predecessor, if versions may be replaced in place, or the
 // model that was not used for the longest time, if models may be evicted.

@@ -84,6 +84,14 @@ func (v *Version) warmOnce(ctx context.Context, w *oip.ModelWarmup) error {
 		for _, d := range spec.Dims {
 			shape = append(shape, int(d))
 		}
+		bytes, err := (&oip.Tensor{Name: name, DType: v.Inputs[at].DType, Shape: shape}).Bytes()
+		if err != nil {
+			return err
+		}
+		if err := v.joined.Take(ctx, bytes); err != nil {
+			return err
+		}
+		defer v.joined.Give(bytes)
 		t, err := weir.New(v.Inputs[at].DType, shape...)
 		if err != nil {
 			return err

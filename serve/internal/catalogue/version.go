@@ -158,6 +158,8 @@ func settingsOf(c *oip.ModelConfig) (s settings, err error) {
 		return s, errors.New("config.pbtxt: ensemble_scheduling is not supported; compose models in a client or in Go")
 	case c.MaxBatchSize < 0:
 		return s, fmt.Errorf("config.pbtxt: max_batch_size is %d", c.MaxBatchSize)
+	case c.GetSequenceBatching() != nil:
+		return s, errors.New("config.pbtxt: sequence_batching is not supported; keep the state in the client")
 	case c.ResponseCache.GetEnable():
 		return s, errors.New("config.pbtxt: response_cache is not supported")
 	}
@@ -173,9 +175,6 @@ func settingsOf(c *oip.ModelConfig) (s settings, err error) {
 		s.options.Calls = count
 	}
 	s.rows = int(c.MaxBatchSize)
-	if c.GetSequenceBatching() != nil {
-		s.off = "config.pbtxt asks for sequence batching"
-	}
 	if d := c.GetDynamicBatching(); d != nil {
 		s.batch.Wait = time.Duration(d.MaxQueueDelayMicroseconds) * time.Microsecond
 		s.queue = queueOptionsOf(d)

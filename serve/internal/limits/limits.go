@@ -6,23 +6,42 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
 
-// Container returns the memory limit of the process's cgroup in bytes, 0 if there is none.
+// Container returns the memory limit of the process's cgroup, or of one around it, in bytes; 0 if there is none.
 func Container() int64 {
-	for _, file := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			continue
-		}
-		n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
-		if err == nil && n > 0 && n < math.MaxInt64/2 {
-			return n
+	least := int64(math.MaxInt64)
+	look := func(root, group, file string) {
+		for ; ; group = filepath.Dir(group) {
+			if text, err := os.ReadFile(filepath.Join(root, group, file)); err == nil {
+				if n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && n > 0 {
+					least = min(least, n)
+				}
+			}
+			if group == "/" || group == "." {
+				return
+			}
 		}
 	}
-	return 0
+	groups, _ := os.ReadFile("/proc/self/cgroup") // lines of number:controllers:path
+	for line := range strings.Lines(string(groups) + "0::/\n0:memory:/\n") {
+		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		switch {
+		case len(f) != 3:
+		case f[1] == "":
+			look("/sys/fs/cgroup", f[2], "memory.max")
+		case slices.Contains(strings.Split(f[1], ","), "memory"):
+			look("/sys/fs/cgroup/memory", f[2], "memory.limit_in_bytes")
+		}
+	}
+	if least > math.MaxInt64/2 {
+		return 0
+	}
+	return least
 }
 
 // Usable returns what a server takes without a limit: the container's memory, or three quarters of the machine's; 1 GiB
