@@ -67,7 +67,7 @@ type model struct {
 // New returns a catalogue without models. Start loads them.
 func New(l *ledger.Ledger, o Options) *Catalogue {
 	c := &Catalogue{options: o, ledger: l, models: map[string]*model{}}
-	l.Idle(func(int64) { c.Trim() })
+	l.Idle(ledger.Call, c.Trim)
 	return c
 }
 

@@ -49,7 +49,7 @@ const (
 // NewBuffers returns buffers that are taken from an account, and that keep up to a number of bytes of large ones.
 func NewBuffers(account *Account, keep int64) *Buffers {
 	b := &Buffers{account: account, keep: keep, free: map[int64][]*Buffer{}, all: map[*slab]bool{}}
-	account.ledger.Idle(func(int64) { b.Release() })
+	account.ledger.Idle(account.kind, b.Release)
 	return b
 }
 

@@ -44,7 +44,7 @@ type Ledger struct {
 	accounts map[*Account]bool
 	needs    map[*Account]int64 // by a model's account of calls: the bytes of its smallest call
 	waiting  [queues][]*waiter  // in the order of arrival
-	idle     []func(bytes int64)
+	idle     [kinds][]func()
 	refusals int64
 	waiters  atomic.Int32 // takes that wait
 }
@@ -92,12 +92,12 @@ func New(limit int64) *Ledger {
 	return &Ledger{limit: limit, accounts: map[*Account]bool{}, needs: map[*Account]int64{}}
 }
 
-// Idle registers a function that releases idle memory, about as many bytes as it is asked for, and gives them back to
-// their account. It is called without locks, when a take does not fit.
-func (l *Ledger) Idle(release func(bytes int64)) {
+// Idle registers a function that releases idle memory of a kind, and gives it back to its account. It is called without
+// locks, when a take does not fit that its bytes may help.
+func (l *Ledger) Idle(kind Kind, release func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.idle = append(l.idle, release)
+	l.idle[kind] = append(l.idle[kind], release)
 }
 
 // atMost returns the most bytes of a kind that one take may get, under the lock.
@@ -316,19 +316,22 @@ func (l *Ledger) sum() (all int64) {
 	return all
 }
 
-// release has idle memory released until bytes fit or nothing is left.
+// release has idle memory released until bytes fit or nothing is left. Memory of other kinds helps only if the whole
+// limit is short, not the kind's own share.
 func (l *Ledger) release(kind Kind, bytes int64) {
-	l.mu.Lock()
-	idle := slices.Clone(l.idle)
-	l.mu.Unlock()
-	for _, release := range idle {
+	for k := range kinds {
 		l.mu.Lock()
-		missing := bytes - l.free(kind)
+		missing, idle := bytes > l.free(kind), l.idle[k]
+		helps := k == kind || bytes > l.limit-l.sum()
 		l.mu.Unlock()
-		if missing <= 0 {
+		if !missing {
 			return
 		}
-		release(missing)
+		for _, release := range idle {
+			if helps {
+				release()
+			}
+		}
 	}
 }
 
