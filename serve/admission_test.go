@@ -2,10 +2,13 @@ package serve_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -36,6 +39,17 @@ func TestTooLarge(t *testing.T) {
 	var r refusal
 	if err := json.Unmarshal([]byte(text), &r); err != nil || status != http.StatusRequestEntityTooLarge {
 		t.Fatalf("status %d: %s", status, text)
+	}
+	document, err := os.ReadFile("../docs/serving.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(document), "```json\n")
+	example, _, _ := strings.Cut(after, "```")
+	var documented, got map[string]any
+	if err := errors.Join(json.Unmarshal([]byte(example), &documented), json.Unmarshal([]byte(text), &got)); err != nil ||
+		!slices.Equal(slices.Sorted(maps.Keys(documented)), slices.Sorted(maps.Keys(got))) {
+		t.Errorf("docs/serving.md has the refusal %s, and the server says %s: %v", example, text, err)
 	}
 	most := 0
 	if _, err := fmt.Sscanf(r.Fix, "send batch at most %d", &most); err != nil || r.Need <= r.Limit || r.Limit >= 16<<20 {

@@ -101,7 +101,9 @@ var heldElsewhere = map[string]map[string]string{
 		"README.md": "python/tests/test_docs.py", "docs/python.md": "python/tests/test_docs.py",
 		"python/README.md": "python/tests/test_docs.py",
 		"docs/torch.md":    "python/tests_torch",
+		"docs/serving.md":  "serve/clients/run.py",
 	},
+	"json": {"docs/serving.md": "serve's TestTooLarge"},
 }
 
 // TestScreens runs the commands of every screen in the documents, and compares their output with the screen.

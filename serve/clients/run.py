@@ -30,6 +30,16 @@ def drive(check, *arguments):
         return e
 
 
+def example(server):
+    """Runs the Python of docs/serving.md against the server."""
+    _, _, text = (DOCUMENT.parent / "serving.md").read_text().partition("```python\n")
+    code, _, _ = text.partition("```")
+    printed = []
+    exec(code.replace("localhost:8000", server.rest), {"print": printed.append})
+    if printed[0].shape != (1, 10):
+        sys.exit(f"the example of docs/serving.md prints {printed}")
+
+
 def columns(server, grpcurl):
     """By column, by row: what the checks say."""
     found = {}
@@ -79,6 +89,7 @@ def main():
         root = pathlib.Path(folder) / "models"
         models.folder(root)
         with Server(a.server, root, "--mode", "none", "--limit", "1GiB") as server:
+            example(server)
             found = columns(server, a.grpcurl)
             kserve = json.loads(subprocess.run([a.kserve, pathlib.Path(__file__).parent / "kserve_sdk.py", server.rest, server.grpc], check=True,
                                                stdout=subprocess.PIPE).stdout) if a.kserve else {}
