@@ -24,8 +24,9 @@ func TestSnippets(t *testing.T) {
 		"docs/gpu.md":      "ctx context.Context, m *weir.Model",
 		"docs/arrays.md":   "s *array.Scope, f array.Func, specs []array.Spec, x, w *array.Array, seeds []*array.Array",
 		"docs/training.md": "file io.Writer",
-		"docs/memory.md":   "ctx context.Context, model *weir.Model, program *weir.Program, calls int, container int64",
-		"docs/plan.md":     "ctx context.Context, program *weir.Program, inputs weir.Inputs",
+		"docs/memory.md": "ctx context.Context, model *weir.Model, program *weir.Program, calls int, container int64, " +
+			"account weir.Account",
+		"docs/plan.md": "ctx context.Context, program *weir.Program, inputs weir.Inputs",
 
 		"docs/service.md": "ctx context.Context, model *weir.Model, ids *weir.Tensor, file *os.File, size int64",
 
