@@ -67,6 +67,49 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
+// TestTwoOutputs: outputs that fit one by one, and not together, are refused at once instead of waiting for each other.
+func TestTwoOutputs(t *testing.T) {
+	_, h := start(t, serve.Options{Folder: folder(t, map[string]string{"twice.weir": "testdata/twice.weir"}), Limit: 64 << 20})
+	ask := func(n int) (int, string) {
+		head := fmt.Sprintf(`{"parameters":{"binary_data_output":true},"inputs":[{"name":"x","shape":[%d],`+
+			`"datatype":"FP32","parameters":{"binary_data_size":%d}}]}`, n, 4*n)
+		status, _, body := post(t, h.URL+"/v2/models/twice/infer", http.Header{headerLength: {fmt.Sprint(len(head))}},
+			append([]byte(head), make([]byte, 4*n)...))
+		return status, string(body[:min(len(body), 300)])
+	}
+	if status, text := ask(700 << 10); status != 200 {
+		t.Errorf("outputs of 5.5 MiB together: status %d, %s", status, text)
+	}
+	answers := make(chan int, 16)
+	for range 16 { // one after the other: together they exceed the responses' share
+		go func() {
+			status, _ := ask(500 << 10)
+			answers <- status
+		}()
+	}
+	for range 16 {
+		if status := <-answers; status != 200 {
+			t.Errorf("status %d", status)
+		}
+	}
+	status, text := ask(1500 << 10)
+	if status != http.StatusRequestEntityTooLarge || !strings.Contains(text, "response") {
+		t.Errorf("outputs of 12 MiB together, in a share of 8 MiB: status %d, %s", status, text)
+	}
+	var r refusal
+	most := 0
+	json.Unmarshal([]byte(text), &r)
+	if _, err := fmt.Sscanf(r.Fix, "send n at most %d", &most); err != nil {
+		t.Fatalf("%+v: %v", r, err)
+	}
+	if status, text := ask(most); status != 200 {
+		t.Errorf("%d elements, as the refusal says: status %d, %s", most, status, text)
+	}
+}
+
+// headerLength names the header with the bytes of the JSON text before binary data.
+const headerLength = "Inference-Header-Content-Length"
+
 // manyDigits makes a folder of sixteen models.
 func manyDigits(t testing.TB) string {
 	files := map[string]string{}

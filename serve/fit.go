@@ -13,8 +13,7 @@ import (
 )
 
 // sizes adds the sizes that fit to the error of a request that never does: for each dimension, its greatest value
-// beside
-// the request's other dimensions.
+// beside the request's other dimensions.
 func (x *exchange) sizes(v *catalogue.Version, dims weir.Dims, err error) error {
 	refused, ok := errors.AsType[*ledger.Refused](err)
 	if !ok || !refused.Never || refused.Kind == ledger.Model {
@@ -59,7 +58,7 @@ func (x *exchange) fits(v *catalogue.Version, dims weir.Dims) bool {
 	outputs := int64(0)
 	for i := range v.Outputs {
 		bytes, _ := v.OutputBytes(i, dims)
-		outputs += bytes
+		outputs = min(outputs+min(bytes, mostOutput), mostOutput)
 	}
-	return outputs <= x.server.ledger.Most(ledger.Response)
+	return ledger.Whole(outputs) <= x.server.ledger.Most(ledger.Response)
 }

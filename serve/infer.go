@@ -53,7 +53,12 @@ func (x *exchange) body(ctx context.Context, bytes int64) ([]byte, error) {
 	if most := x.server.options.MostBody; most > 0 && bytes > most {
 		return nil, &tooLarge{bytes, most}
 	}
-	b, err := x.server.bodies.Get(ctx, bytes)
+	return x.take(ctx, x.server.bodies, bytes)
+}
+
+// take returns memory that the exchange holds until it is closed.
+func (x *exchange) take(ctx context.Context, from *ledger.Buffers, bytes int64) ([]byte, error) {
+	b, err := from.Get(ctx, bytes)
 	if err != nil {
 		return nil, err
 	}
@@ -129,6 +134,7 @@ func (x *exchange) infer(ctx context.Context, r *oip.Request) (response *oip.Res
 		return nil, err
 	}
 	o.phases.Queue = time.Since(began) - o.phases.Input
+	defer x.server.ledger.Settle() // the run's memory is idle then, if others wait for it
 	out, joined, err := run(ctx, v, in, dims)
 	v.Done()
 	o.phases.Infer = time.Since(began) - o.phases.Input - o.phases.Queue
@@ -149,7 +155,6 @@ func (x *exchange) infer(ctx context.Context, r *oip.Request) (response *oip.Res
 		}
 	}
 	err = out.Close()
-	x.server.ledger.Settle()
 	x.closeInputs()
 	o.phases.Output = time.Since(began) - o.phases.Input - o.phases.Queue - o.phases.Infer
 	o.joined, o.rows = joined, rowsOf(r)
@@ -288,9 +293,10 @@ type want struct {
 	at   int
 }
 
-// place returns memory for the outputs, nil for one whose size only the run knows. It waits for room.
+// place returns memory for the outputs, nil for one whose size only the run knows. It waits for room, once: nobody waits
+// for memory of a kind that he holds.
 func (x *exchange) place(ctx context.Context, v *catalogue.Version, dims weir.Dims, list []want) ([][]byte, error) {
-	places := make([][]byte, len(list))
+	places, sizes, all := make([][]byte, len(list)), make([]int64, len(list)), int64(0)
 	for i, w := range list {
 		if w.info.Kind != weir.TensorKind {
 			return nil, oip.Errorf("output %q is no tensor, and the protocol has tensors only: %s", w.Name, w.info)
@@ -304,19 +310,28 @@ func (x *exchange) place(ctx context.Context, v *catalogue.Version, dims weir.Di
 			places[i] = data
 			continue
 		}
-		bytes, ok := v.OutputBytes(w.at, dims)
-		if !ok || w.info.DType == weir.StringType {
-			continue
+		if bytes, ok := v.OutputBytes(w.at, dims); ok && w.info.DType != weir.StringType {
+			sizes[i] = min(bytes, mostOutput)
+			all = min(all+sizes[i], mostOutput)
 		}
-		b, err := x.server.responses.Get(ctx, bytes)
-		if err != nil {
-			return nil, err
+	}
+	if all == 0 {
+		return places, nil
+	}
+	memory, err := x.take(ctx, x.server.responses, all)
+	if err != nil {
+		return nil, err
+	}
+	for i, bytes := range sizes {
+		if bytes > 0 {
+			places[i], memory = memory[:bytes:bytes], memory[bytes:]
 		}
-		x.buffers = append(x.buffers, b)
-		places[i] = b.Bytes()
 	}
 	return places, nil
 }
+
+// mostOutput is a number of bytes that no ledger grants; two of them can be added.
+const mostOutput = 1 << 61
 
 // output copies an output to its place, or to memory of its own if it has none.
 func (x *exchange) output(v *catalogue.Version, out weir.Outputs, w want, place []byte) (t oip.Tensor, err error) {
@@ -348,14 +363,7 @@ func (x *exchange) output(v *catalogue.Version, out weir.Outputs, w want, place 
 }
 
 // late returns memory for an output whose size only the run knew. It does not wait, since the run is held meanwhile.
-func (x *exchange) late(bytes int64) ([]byte, error) {
-	b, err := x.server.responses.Get(now, bytes)
-	if err != nil {
-		return nil, err
-	}
-	x.buffers = append(x.buffers, b)
-	return b.Bytes(), nil
-}
+func (x *exchange) late(bytes int64) ([]byte, error) { return x.take(now, x.server.responses, bytes) }
 
 // texts encodes an output of strings.
 func (x *exchange) texts(result *weir.Tensor, t oip.Tensor, place []byte) (oip.Tensor, error) {

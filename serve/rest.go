@@ -24,6 +24,7 @@ const (
 	headerLength = "Inference-Header-Content-Length"
 	mostText     = 1 << 20 // bytes of a body that is no request for inference
 	alignment    = 64      // bytes
+	mostDigits   = 6       // bytes of JSON text for a byte of an element: false and a comma
 )
 
 // routes returns the handler of everything that HTTP carries.
@@ -195,7 +196,9 @@ func (x *exchange) readBody(w http.ResponseWriter, r *http.Request, text int) (b
 	ctx, cancel := context.WithTimeoutCause(r.Context(), x.server.options.Stall, errTimeout)
 	defer cancel()
 	control := http.NewResponseController(w)
-	stall := x.server.options.Stall
+	began, stall := time.Now(), x.server.options.Stall
+	within := func(bytes int64) { control.SetReadDeadline(began.Add(stall + time.Duration(bytes>>16)*time.Second)) }
+	within(max(0, r.ContentLength))
 	var from io.Reader = r.Body
 	switch coding := strings.ToLower(r.Header.Get("Content-Encoding")); coding {
 	case "", "identity":
@@ -207,7 +210,8 @@ func (x *exchange) readBody(w http.ResponseWriter, r *http.Request, text int) (b
 			return nil, err
 		}
 		body = body[pad:]
-		control.SetReadDeadline(time.Now().Add(stall + time.Duration(r.ContentLength>>16)*time.Second))
+		began = time.Now() // the wait for memory was the server's
+		within(r.ContentLength)
 		if _, err := io.ReadFull(r.Body, body); err != nil {
 			return nil, oip.Errorf("the body has %d bytes by its length, and ends early: %v", r.ContentLength, err)
 		}
@@ -224,11 +228,8 @@ func (x *exchange) readBody(w http.ResponseWriter, r *http.Request, text int) (b
 	default:
 		return nil, oip.Errorf("Content-Encoding %q is none of identity, gzip, deflate", coding)
 	}
-	control.SetReadDeadline(time.Now().Add(stall))
 	defer control.SetReadDeadline(time.Time{})
-	return x.readAll(ctx, from, func(read int) {
-		control.SetReadDeadline(time.Now().Add(stall))
-	})
+	return x.readAll(ctx, from, func(read int) { within(max(r.ContentLength, int64(read))) })
 }
 
 // readAll reads to the end, into memory that grows as the data come.
@@ -268,17 +269,18 @@ func (x *exchange) writeREST(w http.ResponseWriter, r *http.Request, response *o
 		x.server.reply(w, r, nil, err)
 		return nil
 	}
-	textual, size := 0, int64(0)
+	textual, size, text := 0, int64(0), int64(0)
 	for i := range response.Outputs {
 		switch t := &response.Outputs[i]; {
 		case t.InText():
 			textual++
+			text += mostDigits * int64(len(t.Data))
 		case t.Region == nil:
 			size += int64(len(t.Data))
 		}
 	}
 	control := http.NewResponseController(w)
-	control.SetWriteDeadline(time.Now().Add(x.server.options.Stall + time.Duration(size>>16)*time.Second))
+	control.SetWriteDeadline(time.Now().Add(x.server.options.Stall + time.Duration((size+text)>>16)*time.Second))
 	defer func() {
 		control.Flush() // within the deadline, too
 		control.SetWriteDeadline(time.Time{})
@@ -294,12 +296,12 @@ func (x *exchange) writeREST(w http.ResponseWriter, r *http.Request, response *o
 			h.Set("Content-Length", strconv.FormatInt(int64(len(split[0]))+size, 10))
 		}
 	} else { // the length of the text stands before it, so it is written twice: first to count
-		text := &counter{}
-		if err := writeText(text, response, split); err != nil {
+		count := &counter{}
+		if err := writeText(count, response, split); err != nil {
 			return err
 		}
 		h.Set("Content-Type", "application/octet-stream")
-		h.Set(headerLength, strconv.FormatInt(text.n, 10))
+		h.Set(headerLength, strconv.FormatInt(count.n, 10))
 	}
 	if err := writeText(to, response, split); err != nil {
 		return errors.Join(err, end())

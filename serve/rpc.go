@@ -93,6 +93,7 @@ func (s *Server) inferGRPC(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer cancel()
+	http.NewResponseController(w).SetReadDeadline(time.Now().Add(s.options.Stall))
 	message, err := x.readMessage(ctx, w, r)
 	if errors.Is(err, io.EOF) {
 		err = oip.Errorf("the call has no message")
@@ -149,7 +150,6 @@ func (x *exchange) readMessage(ctx context.Context, w http.ResponseWriter, r *ht
 	if err == nil {
 		_, err = io.ReadFull(r.Body, message[begun:])
 	}
-	control.SetReadDeadline(time.Time{})
 	switch {
 	case err != nil:
 		return nil, oip.Errorf("the message has %d bytes by its length, and ends early: %v", size, err)

@@ -99,6 +99,8 @@ func (v *Version) close() (err error) {
 		err = v.Batcher.Close()
 	}
 	if v.Program != nil {
+		v.Program.Trim()               // what is left then is the model's
+		v.account.running.Store(false) // nothing runs any more
 		err = errors.Join(err, v.Program.Close())
 	}
 	if v.model != nil {
@@ -127,13 +129,13 @@ func (a *account) Take(ctx context.Context, bytes int64) error {
 	return a.fixed.Take(ctx, bytes)
 }
 
-// Give returns bytes of calls, as far as there are any, and of the model.
+// Give returns bytes of calls, and of the model before it runs and after it has.
 func (a *account) Give(bytes int64) {
-	if calls := min(bytes, a.calls.Held()); a.running.Load() {
-		a.calls.Give(calls)
-		bytes -= calls
+	if a.running.Load() {
+		a.calls.Give(bytes)
+	} else {
+		a.fixed.Give(bytes)
 	}
-	a.fixed.Give(bytes)
 }
 
 // settings are what a model's configuration says about compiling it and joining its requests.

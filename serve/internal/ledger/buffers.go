@@ -64,6 +64,14 @@ func sizeOf(bytes int64) int64 {
 	return max(leastLarge, (bytes+step-1)/step*step)
 }
 
+// Whole returns the bytes that a buffer of so many takes from its account, if no free one is there.
+func Whole(bytes int64) int64 {
+	if size := sizeOf(max(bytes, 1)); size > largestSmall {
+		return size
+	}
+	return slabBytes
+}
+
 // Get returns a buffer of at least so many bytes, which are undefined. It waits for room until ctx ends.
 func (b *Buffers) Get(ctx context.Context, bytes int64) (*Buffer, error) {
 	if bytes > 1<<50 {
@@ -74,10 +82,7 @@ func (b *Buffers) Get(ctx context.Context, bytes int64) (*Buffer, error) {
 	if x := b.pop(size); x != nil {
 		return x.cut(bytes), nil
 	}
-	whole := size
-	if size <= largestSmall {
-		whole = slabBytes
-	}
+	whole := Whole(bytes)
 	if err := b.account.Take(ctx, whole); err != nil {
 		return nil, err
 	}
