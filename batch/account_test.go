@@ -13,6 +13,7 @@ import (
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/batch"
 	"github.com/weirml/weir/internal/mem"
+	"github.com/weirml/weir/internal/weirtest"
 )
 
 // purse is an account that has room for a number of bytes, and waits for more.
@@ -185,15 +186,7 @@ func TestSizesVary(t *testing.T) {
 
 // TestUnboundedUnderAccount: with an account the dimensions need no upper bounds; without one they do.
 func TestUnboundedUnderAccount(t *testing.T) {
-	m, err := weir.Load("../examples/digits/data/digits.onnx")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer m.Close()
-	p, err := weir.Compile(t.Context(), m, weir.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := weirtest.CompileDigits(t, weir.Options{})
 	defer p.Close()
 	if _, err := batch.New(p, batch.Options{Rows: 4}); err == nil || !strings.Contains(err.Error(), "upper bound") {
 		t.Errorf("without an account: %v", err)

@@ -69,7 +69,8 @@ func TestTooLarge(t *testing.T) {
 
 // TestTwoOutputs: outputs that fit one by one, and not together, are refused at once instead of waiting for each other.
 func TestTwoOutputs(t *testing.T) {
-	_, h := start(t, serve.Options{Folder: folder(t, map[string]string{"twice.weir": "testdata/twice.weir"}), Limit: 64 << 20})
+	_, h := start(t, serve.Options{Folder: folder(t, map[string]string{"twice.weir": "testdata/twice.weir"}),
+		Limit: 64 << 20})
 	ask := func(n int) (int, string) {
 		head := fmt.Sprintf(`{"parameters":{"binary_data_output":true},"inputs":[{"name":"x","shape":[%d],`+
 			`"datatype":"FP32","parameters":{"binary_data_size":%d}}]}`, n, 4*n)
@@ -128,8 +129,7 @@ func load(t testing.TB, url, model string) (int, refusal) {
 }
 
 // TestLoadsWithin: models are loaded while they fit; the next is refused with the numbers, or takes the place of the
-// one
-// that was not used for the longest time.
+// one that was not used for the longest time.
 func TestLoadsWithin(t *testing.T) {
 	_, h := start(t, serve.Options{Folder: manyDigits(t), Mode: serve.Explicit, Limit: 3 << 20})
 	loaded := 0

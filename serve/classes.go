@@ -50,10 +50,7 @@ func (x *exchange) classes(result *weir.Tensor, w want) (t oip.Tensor, err error
 	if err != nil {
 		return t, err
 	}
-	t.Data = memory[:0]
-	for _, s := range list {
-		t.Data = oip.AppendText(t.Data, s)
-	}
+	t.Data = oip.AppendTexts(memory[:0], list)
 	return t, nil
 }
 

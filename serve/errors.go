@@ -20,11 +20,9 @@ import (
 )
 
 // failure is an error as clients get it. REST writes it as a JSON object: error is the text, as the protocol has it,
-// and
-// the other fields stand beside it.
+// and the other fields stand beside it.
 type failure struct {
 	Text   string `json:"error"`
-	kind   string
 	status int
 	code   codes.Code
 
@@ -74,7 +72,7 @@ func notSupported(format string, args ...any) error {
 func failureOf(err error) *failure {
 	f := &failure{Text: strings.ToValidUTF8(err.Error(), "\uFFFD")}
 	set := func(kind string, status int, code codes.Code) *failure {
-		f.kind, f.Kind, f.status, f.code = kind, kind, status, code
+		f.Kind, f.status, f.code = kind, status, code
 		return f
 	}
 	if s, ok := errors.AsType[*sized](err); ok {
@@ -83,8 +81,7 @@ func failureOf(err error) *failure {
 	if e, ok := errors.AsType[*weir.Error](err); ok && f.Fix == "" {
 		f.Fix = e.Fix
 	}
-	if e, ok := errors.AsType[*oip.Error](err); ok {
-		_ = e
+	if _, ok := errors.AsType[*oip.Error](err); ok {
 		return set("input", http.StatusBadRequest, codes.InvalidArgument)
 	}
 	if e, ok := errors.AsType[*refusal](err); ok {
@@ -137,7 +134,7 @@ func failureOf(err error) *failure {
 // grpc returns the failure as a status, with the numbers as details.
 func (f *failure) grpc() *status.Status {
 	st := status.New(f.code, f.Text)
-	info := &errdetails.ErrorInfo{Reason: strings.ToUpper(f.kind), Domain: "weir", Metadata: map[string]string{}}
+	info := &errdetails.ErrorInfo{Reason: strings.ToUpper(f.Kind), Domain: "weir", Metadata: map[string]string{}}
 	for name, n := range map[string]int64{"need": f.Need, "limit": f.Limit, "held": f.Held} {
 		if n != 0 {
 			info.Metadata[name] = fmt.Sprint(n)
@@ -185,7 +182,7 @@ func (r *recent) add(model string, f *failure) {
 	if len(text) > 300 {
 		text = strings.ToValidUTF8(text[:300], "") + "…"
 	}
-	r.list = append(r.list, recentError{time.Now(), model, f.kind, text})
+	r.list = append(r.list, recentError{time.Now(), model, f.Kind, text})
 }
 
 // all returns the errors, latest first.

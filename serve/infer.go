@@ -99,7 +99,7 @@ func (x *exchange) infer(ctx context.Context, r *oip.Request) (response *oip.Res
 			v.Stats.Answered(o.rows, time.Since(began), o.phases, o.joined)
 		} else {
 			f := failureOf(err)
-			v.Stats.Failed(f.kind, time.Since(began))
+			v.Stats.Failed(f.Kind, time.Since(began))
 			x.server.errors.add(v.Model, f)
 		}
 	}()
@@ -117,7 +117,7 @@ func (x *exchange) infer(ctx context.Context, r *oip.Request) (response *oip.Res
 	}); err != nil {
 		return nil, err
 	}
-	wanted, err := x.wanted(v, r)
+	wanted, err := wantedOf(v, r)
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +147,7 @@ func (x *exchange) infer(ctx context.Context, r *oip.Request) (response *oip.Res
 	response = &oip.Response{Model: v.Model, Version: v.Name(), ID: r.ID}
 	for i, w := range wanted {
 		if err := guarded(func() error {
-			t, err := x.output(v, out, w, places[i])
+			t, err := x.output(out, w, places[i])
 			response.Outputs = append(response.Outputs, t)
 			return err
 		}); err != nil {
@@ -195,8 +195,7 @@ func cause(ctx context.Context, err error) error {
 }
 
 // inputs returns a request's tensors as arguments, which lie in its body, in shared memory, or in memory of their own
-// if
-// they are not aligned there.
+// if they are not aligned there.
 func (x *exchange) inputs(v *catalogue.Version, r *oip.Request) (weir.Inputs, error) {
 	in := make(weir.Inputs, len(r.Inputs))
 	for i := range r.Inputs {
@@ -264,8 +263,8 @@ func namesOf(list []weir.Info) string {
 	return strings.Join(all, "; ")
 }
 
-// wanted returns the outputs that a request asks for, by index of the program's outputs.
-func (x *exchange) wanted(v *catalogue.Version, r *oip.Request) ([]want, error) {
+// wantedOf returns the outputs that a request asks for, by index of the program's outputs.
+func wantedOf(v *catalogue.Version, r *oip.Request) ([]want, error) {
 	var list []want
 	if len(r.Outputs) == 0 {
 		for i, info := range v.Outputs {
@@ -293,8 +292,8 @@ type want struct {
 	at   int
 }
 
-// place returns memory for the outputs, nil for one whose size only the run knows. It waits for room, once: nobody waits
-// for memory of a kind that he holds.
+// place returns memory for the outputs, nil for one whose size only the run knows. It waits for room once: nobody waits
+// for memory of a kind that they hold.
 func (x *exchange) place(ctx context.Context, v *catalogue.Version, dims weir.Dims, list []want) ([][]byte, error) {
 	places, sizes, all := make([][]byte, len(list)), make([]int64, len(list)), int64(0)
 	for i, w := range list {
@@ -334,7 +333,7 @@ func (x *exchange) place(ctx context.Context, v *catalogue.Version, dims weir.Di
 const mostOutput = 1 << 61
 
 // output copies an output to its place, or to memory of its own if it has none.
-func (x *exchange) output(v *catalogue.Version, out weir.Outputs, w want, place []byte) (t oip.Tensor, err error) {
+func (x *exchange) output(out weir.Outputs, w want, place []byte) (t oip.Tensor, err error) {
 	result := out.Get(w.Name)
 	if result == nil {
 		return t, oip.Errorf("output %q has no value in this run, and the protocol has tensors only", w.Name)
@@ -380,10 +379,7 @@ func (x *exchange) texts(result *weir.Tensor, t oip.Tensor, place []byte) (oip.T
 			return t, err
 		}
 	}
-	t.Data = place[:0]
-	for _, s := range list {
-		t.Data = oip.AppendText(t.Data, s)
-	}
+	t.Data = oip.AppendTexts(place[:0], list)
 	if t.Region != nil {
 		t.Region = &oip.Region{Name: t.Region.Name, Offset: t.Region.Offset, Size: size}
 	}

@@ -16,7 +16,7 @@ import (
 
 // manageREST adds the calls about the repository, shared memory, traces and logs.
 func (s *Server) manageREST(mux *http.ServeMux, api *service) {
-	handle := func(pattern string, body any, call func(ctx context.Context, r *http.Request, body any) (any, error)) {
+	handle := func(pattern string, call func(ctx context.Context, r *http.Request, body any) (any, error)) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			text := map[string]any{}
 			err := readText(r, &text)
@@ -25,7 +25,7 @@ func (s *Server) manageREST(mux *http.ServeMux, api *service) {
 				answer, err = call(r.Context(), r, text)
 			}
 			if m, ok := answer.(proto.Message); ok || err != nil {
-				s.reply(w, r, m, err)
+				s.reply(w, m, err)
 				return
 			}
 			w.Header().Set("Content-Type", "application/json")
@@ -34,7 +34,7 @@ func (s *Server) manageREST(mux *http.ServeMux, api *service) {
 			}
 		})
 	}
-	handle("POST /v2/repository/index", nil, func(ctx context.Context, r *http.Request, body any) (any, error) {
+	handle("POST /v2/repository/index", func(ctx context.Context, r *http.Request, body any) (any, error) {
 		ready, _ := body.(map[string]any)["ready"].(bool)
 		m, err := api.RepositoryIndex(ctx, &oip.RepositoryIndexRequest{Ready: ready})
 		if err != nil {
@@ -49,7 +49,7 @@ func (s *Server) manageREST(mux *http.ServeMux, api *service) {
 		}
 		return append(list, ']'), nil
 	})
-	handle("POST /v2/repository/models/{model}/load", nil, func(ctx context.Context, r *http.Request, body any) (any,
+	handle("POST /v2/repository/models/{model}/load", func(ctx context.Context, r *http.Request, body any) (any,
 		error) {
 		request := &oip.RepositoryModelLoadRequest{ModelName: r.PathValue("model")}
 		if p, ok := body.(map[string]any)["parameters"].(map[string]any); ok && len(p) > 0 {
@@ -61,7 +61,7 @@ func (s *Server) manageREST(mux *http.ServeMux, api *service) {
 		_, err := api.RepositoryModelLoad(ctx, request)
 		return nil, err
 	})
-	handle("POST /v2/repository/models/{model}/unload", nil, func(ctx context.Context, r *http.Request, _ any) (any,
+	handle("POST /v2/repository/models/{model}/unload", func(ctx context.Context, r *http.Request, _ any) (any,
 		error) {
 		_, err := api.RepositoryModelUnload(ctx, &oip.RepositoryModelUnloadRequest{ModelName: r.PathValue("model")})
 		return nil, err
@@ -96,12 +96,12 @@ func (s *Server) manageREST(mux *http.ServeMux, api *service) {
 			return v.GetStringParam()
 		}), nil
 	}
-	handle("GET /v2/logging", nil, log)
-	handle("POST /v2/logging", nil, log)
+	handle("GET /v2/logging", log)
+	handle("POST /v2/logging", log)
 }
 
 // sharedREST adds the calls about shared memory.
-func (s *Server) sharedREST(handle func(string, any, func(context.Context, *http.Request, any) (any, error)),
+func (s *Server) sharedREST(handle func(string, func(context.Context, *http.Request, any) (any, error)),
 	api *service) {
 	status := func(ctx context.Context, r *http.Request, _ any) (any, error) {
 		m, err := api.SystemSharedMemoryStatus(ctx, &oip.SystemSharedMemoryStatusRequest{Name: r.PathValue("region")})
@@ -117,9 +117,9 @@ func (s *Server) sharedREST(handle func(string, any, func(context.Context, *http
 		}
 		return append(list, ']'), nil
 	}
-	handle("GET /v2/systemsharedmemory/status", nil, status)
-	handle("GET /v2/systemsharedmemory/region/{region}/status", nil, status)
-	handle("POST /v2/systemsharedmemory/region/{region}/register", nil,
+	handle("GET /v2/systemsharedmemory/status", status)
+	handle("GET /v2/systemsharedmemory/region/{region}/status", status)
+	handle("POST /v2/systemsharedmemory/region/{region}/register",
 		func(ctx context.Context, r *http.Request, body any) (any, error) {
 			text := body.(map[string]any)
 			key, _ := text["key"].(string)
@@ -136,15 +136,15 @@ func (s *Server) sharedREST(handle func(string, any, func(context.Context, *http
 		_, err := api.SystemSharedMemoryUnregister(ctx, &oip.SystemSharedMemoryUnregisterRequest{Name: r.PathValue("region")})
 		return nil, err
 	}
-	handle("POST /v2/systemsharedmemory/unregister", nil, unregister)
-	handle("POST /v2/systemsharedmemory/region/{region}/unregister", nil, unregister)
-	handle("GET /v2/cudasharedmemory/status", nil, func(context.Context, *http.Request, any) (any, error) {
+	handle("POST /v2/systemsharedmemory/unregister", unregister)
+	handle("POST /v2/systemsharedmemory/region/{region}/unregister", unregister)
+	handle("GET /v2/cudasharedmemory/status", func(context.Context, *http.Request, any) (any, error) {
 		return []byte("[]"), nil
 	})
-	handle("POST /v2/cudasharedmemory/unregister", nil, func(context.Context, *http.Request, any) (any, error) {
+	handle("POST /v2/cudasharedmemory/unregister", func(context.Context, *http.Request, any) (any, error) {
 		return nil, nil
 	})
-	handle("POST /v2/cudasharedmemory/region/{region}/{call}", nil, func(context.Context, *http.Request, any) (any,
+	handle("POST /v2/cudasharedmemory/region/{region}/{call}", func(context.Context, *http.Request, any) (any,
 		error) {
 		return nil, errCUDA
 	})

@@ -34,7 +34,7 @@ func (s *Server) routes(manage bool) http.Handler {
 	get := func(pattern string, call func(ctx context.Context, r *http.Request) (proto.Message, error)) {
 		mux.HandleFunc("GET "+pattern, func(w http.ResponseWriter, r *http.Request) {
 			m, err := call(r.Context(), r)
-			s.reply(w, r, m, err)
+			s.reply(w, m, err)
 		})
 	}
 	name := func(r *http.Request) (model, version string) { return r.PathValue("model"), r.PathValue("version") }
@@ -75,14 +75,14 @@ func (s *Server) routes(manage bool) http.Handler {
 	})
 	s.manageREST(mux, api)
 	s.operations(mux, manage)
-	mux.HandleFunc("POST /inference.GRPCInferenceService/ModelInfer", s.inferGRPC)
-	mux.HandleFunc("POST /inference.GRPCInferenceService/ModelStreamInfer", s.streamGRPC)
+	mux.HandleFunc("POST /inference.GRPCInferenceService/ModelInfer", grpcCall(s.inferGRPC))
+	mux.HandleFunc("POST /inference.GRPCInferenceService/ModelStreamInfer", grpcCall(s.streamGRPC))
 	mux.Handle("POST /inference.GRPCInferenceService/", s.rpc)
 	mux.Handle("POST /grpc.reflection.v1.ServerReflection/", s.rpc)
 	mux.Handle("POST /grpc.reflection.v1alpha.ServerReflection/", s.rpc)
 	mux.Handle("POST /grpc.health.v1.Health/", s.rpc)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if open := openToAll(r.URL.Path); !open {
+		if !openToAll(r.URL.Path) {
 			if err := s.allowed(r.Header.Get("Authorization")); err != nil {
 				if r.URL.Path == "/" && r.Method == http.MethodGet {
 					s.page(w, http.StatusUnauthorized)
@@ -112,7 +112,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		endGRPC(w, err)
 		return
 	}
-	s.reply(w, r, nil, err)
+	s.reply(w, nil, err)
 }
 
 // health answers with a status, which is all that Triton's clients read, and with the object that KServe's read.
@@ -125,7 +125,7 @@ func (s *Server) health(w http.ResponseWriter, ok bool, object map[string]any) {
 }
 
 // reply answers with a message as JSON, or with an error.
-func (s *Server) reply(w http.ResponseWriter, r *http.Request, m proto.Message, err error) {
+func (s *Server) reply(w http.ResponseWriter, m proto.Message, err error) {
 	w.Header().Set("Content-Type", "application/json")
 	if err != nil {
 		f := failureOf(err)
@@ -148,7 +148,7 @@ func (s *Server) inferREST(w http.ResponseWriter, r *http.Request) {
 	defer x.close()
 	response, err := x.readREST(w, r)
 	if err != nil {
-		s.reply(w, r, nil, err)
+		s.reply(w, nil, err)
 		return
 	}
 	if err := x.writeREST(w, r, response); err != nil {
@@ -266,7 +266,7 @@ func (x *exchange) readAll(ctx context.Context, from io.Reader, went func(int)) 
 func (x *exchange) writeREST(w http.ResponseWriter, r *http.Request, response *oip.Response) error {
 	split, err := response.EncodeJSON()
 	if err != nil {
-		x.server.reply(w, r, nil, err)
+		x.server.reply(w, nil, err)
 		return nil
 	}
 	textual, size, text := 0, int64(0), int64(0)

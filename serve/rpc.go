@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"bytes"
 	"compress/gzip"
 	"compress/zlib"
 	"context"
@@ -22,8 +23,7 @@ import (
 
 // gRPC's calls with tensors are answered here rather than by grpc-go, which has read a message before it says how large
 // it is: here the ledger grants the memory first. The framing is that of gRPC over HTTP/2: five bytes, then the
-// message;
-// the status is in the trailer.
+// message; the status is in the trailer.
 
 // isGRPC reports whether a request is gRPC's.
 func isGRPC(r *http.Request) bool {
@@ -78,47 +78,52 @@ func deadline(r *http.Request) (context.Context, context.CancelFunc, error) {
 	return ctx, cancel, nil
 }
 
-// inferGRPC answers ModelInfer.
-func (s *Server) inferGRPC(w http.ResponseWriter, r *http.Request) {
-	if !isGRPC(r) {
-		http.Error(w, "this path is gRPC's, which needs HTTP/2 and a content type application/grpc",
-			http.StatusUnsupportedMediaType)
-		return
+// grpcCall returns the handler of a call, which gets a context with the call's timeout. The call ends with the error.
+func grpcCall(call func(ctx context.Context, w http.ResponseWriter, r *http.Request) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !isGRPC(r) {
+			http.Error(w, "this path is gRPC's, which needs HTTP/2 and a content type application/grpc",
+				http.StatusUnsupportedMediaType)
+			return
+		}
+		ctx, cancel, err := deadline(r)
+		if err == nil {
+			defer cancel()
+			err = call(ctx, w, r)
+		}
+		endGRPC(w, err)
 	}
+}
+
+// inferGRPC answers ModelInfer.
+func (s *Server) inferGRPC(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
 	x := &exchange{server: s, from: clientOf(r), carrier: propagation.HeaderCarrier(r.Header)}
 	defer x.close()
-	ctx, cancel, err := deadline(r)
-	if err != nil {
-		endGRPC(w, err)
-		return
-	}
-	defer cancel()
 	http.NewResponseController(w).SetReadDeadline(time.Now().Add(s.options.Stall))
 	message, err := x.readMessage(ctx, w, r)
 	if errors.Is(err, io.EOF) {
-		err = oip.Errorf("the call has no message")
+		return oip.Errorf("the call has no message")
 	}
 	if err != nil {
-		endGRPC(w, err)
-		return
+		return err
 	}
+	_, response, err := x.answerProto(ctx, message)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/grpc")
+	return x.writeMessage(w, response.EncodeProto(), nil)
+}
+
+// answerProto answers an encoded request. With an error the request is nil if nothing of it could be decoded.
+func (x *exchange) answerProto(ctx context.Context, message []byte) (*oip.Request, *oip.Response, error) {
 	request, err := oip.DecodeProto(message, x.more)
 	if err != nil {
-		endGRPC(w, err)
-		return
+		return request, nil, err
 	}
 	request.Align(message[:cap(message)])
 	response, err := x.answer(ctx, request)
-	if err != nil {
-		endGRPC(w, err)
-		return
-	}
-	w.Header().Set("Content-Type", "application/grpc")
-	if err := x.writeMessage(w, response.EncodeProto(), nil); err != nil {
-		s.log.Debug("response not written", "client", x.from, "error", err)
-		return
-	}
-	endGRPC(w, nil)
+	return request, response, err
 }
 
 // readMessage reads a message into the ledger's memory; io.EOF if there is none. The stream's deadline for reading
@@ -156,7 +161,7 @@ func (x *exchange) readMessage(ctx context.Context, w http.ResponseWriter, r *ht
 	case head[0] == 0:
 		return message, nil
 	}
-	packed := &reader{data: message}
+	packed := bytes.NewReader(message)
 	var from io.Reader
 	switch coding := r.Header.Get("Grpc-Encoding"); coding {
 	case "gzip":
@@ -176,19 +181,6 @@ const (
 	peeked = 4 << 10 // the beginning of a message, with everything but the elements
 	slack  = 1 << 10 // bytes beside a message, to align its elements in
 )
-
-// reader reads from memory.
-type reader struct{ data []byte }
-
-// Read copies the next bytes.
-func (r *reader) Read(p []byte) (int, error) {
-	if len(r.data) == 0 {
-		return 0, io.EOF
-	}
-	n := copy(p, r.data)
-	r.data = r.data[n:]
-	return n, nil
-}
 
 // writeMessage writes a message in pieces, and leaves the stream's deadline for writing set: the end of the message is
 // in a buffer until the call ends or flushes. wrap is a field that the message is wrapped in, nil if it is not.
@@ -222,33 +214,19 @@ func (x *exchange) writeMessage(w http.ResponseWriter, pieces [][]byte, wrap fun
 }
 
 // streamGRPC answers ModelStreamInfer: a response, or an error, for each request, in their order.
-func (s *Server) streamGRPC(w http.ResponseWriter, r *http.Request) {
-	if !isGRPC(r) {
-		http.Error(w, "this path is gRPC's, which needs HTTP/2 and a content type application/grpc",
-			http.StatusUnsupportedMediaType)
-		return
-	}
-	ctx, cancel, err := deadline(r)
-	if err != nil {
-		endGRPC(w, err)
-		return
-	}
-	defer cancel()
+func (s *Server) streamGRPC(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
 	w.Header().Set("Content-Type", "application/grpc")
 	control := http.NewResponseController(w)
 	control.EnableFullDuplex()
 	w.WriteHeader(http.StatusOK)
-	control.Flush()
 	for {
-		if err := s.streamOne(ctx, w, r); errors.Is(err, io.EOF) {
-			endGRPC(w, nil)
-			return
-		} else if err != nil {
-			endGRPC(w, err)
-			return
-		}
 		control.Flush()
 		control.SetWriteDeadline(time.Time{}) // the stream may rest until its next request
+		if err := s.streamOne(ctx, w, r); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
 	}
 }
 
@@ -261,12 +239,7 @@ func (s *Server) streamOne(ctx context.Context, w http.ResponseWriter, r *http.R
 		return err
 	}
 	http.NewResponseController(w).SetReadDeadline(time.Time{})
-	request, err := oip.DecodeProto(message, x.more)
-	var response *oip.Response
-	if err == nil {
-		request.Align(message[:cap(message)])
-		response, err = x.answer(ctx, request)
-	}
+	request, response, err := x.answerProto(ctx, message)
 	if err != nil {
 		answer := &oip.ModelStreamInferResponse{ErrorMessage: failureOf(err).Text,
 			InferResponse: &oip.ModelInferResponse{}}

@@ -39,8 +39,7 @@ const (
 )
 
 // Pools is the most that Weir holds beside Options.Limit, in bytes: the free parts of the slabs that it cuts small
-// blocks
-// from.
+// blocks from.
 const Pools = 8 << 20
 
 // Options are a server's settings. Only Folder is needed.
@@ -120,7 +119,7 @@ func New(o Options) (*Server, error) {
 	weir.SetLimit(o.Limit + Pools)
 	s.bodies = ledger.NewBuffers(s.ledger.Account(ledger.Body, "requests"), min(o.Limit/16, 64<<20))
 	s.responses = ledger.NewBuffers(s.ledger.Account(ledger.Response, "responses"), min(o.Limit/16, 64<<20))
-	s.catalogue = catalogue.New(s.ledger, catalogue.Options{Folder: o.Folder, Mode: catalogue.Mode(o.Mode), Load: o.Load,
+	s.catalogue = catalogue.New(s.ledger, catalogue.Options{Folder: o.Folder, Explicit: o.Mode == Explicit, Load: o.Load,
 		Cache: o.Cache, Threads: o.Threads, Evict: o.Evict, Replace: o.Replace, Drain: o.Drain, Log: s.log})
 	if err := s.catalogue.Scan(); err != nil {
 		return nil, err
@@ -145,8 +144,7 @@ func (s *Server) run(ctx context.Context) {
 	s.ready.Store(ctx.Err() == nil)
 	state := s.ledger.State()
 	s.log.Info("ready", "after", time.Since(s.started).Round(time.Millisecond), "models", len(s.catalogue.Loaded()),
-		"held_bytes",
-		state.Held, "limit_bytes", state.Limit)
+		"held_bytes", state.Held, "limit_bytes", state.Limit)
 	if s.options.Mode != Poll {
 		return
 	}

@@ -176,7 +176,7 @@ func textSettings(body map[string]any) (map[string][]string, error) {
 }
 
 // traceREST adds the calls about trace settings.
-func traceREST(handle func(string, any, func(context.Context, *http.Request, any) (any, error)), api *service) {
+func traceREST(handle func(string, func(context.Context, *http.Request, any) (any, error)), api *service) {
 	trace := func(ctx context.Context, r *http.Request, body any) (any, error) {
 		request := &oip.TraceSettingRequest{ModelName: r.PathValue("model")}
 		settings, err := textSettings(body.(map[string]any))
@@ -200,8 +200,8 @@ func traceREST(handle func(string, any, func(context.Context, *http.Request, any
 		return oip.AppendJSON(nil, all), nil
 	}
 	for _, at := range []string{"/v2/trace/setting", "/v2/models/{model}/trace/setting"} {
-		handle("GET "+at, nil, trace)
-		handle("POST "+at, nil, trace)
+		handle("GET "+at, trace)
+		handle("POST "+at, trace)
 	}
 }
 
@@ -225,11 +225,11 @@ func (x *exchange) answer(ctx context.Context, r *oip.Request) (*oip.Response, e
 	if err != nil {
 		f = failureOf(err)
 		level := slog.LevelDebug
-		if f.kind == "internal" {
+		if f.Kind == "internal" {
 			level = slog.LevelError
 		}
 		s.log.Log(ctx, level, "request failed", "model", r.Model, "version", r.Version, "client", x.from, "id", r.ID,
-			"kind", f.kind, "took", time.Since(began), "error", f.Text)
+			"kind", f.Kind, "took", time.Since(began), "error", f.Text)
 	}
 	if span != nil && span.IsRecording() {
 		x.record(ctx, span, began, r, response, f)
@@ -259,7 +259,7 @@ func (x *exchange) record(ctx context.Context, span trace.Span, began time.Time,
 		}
 	}
 	if f != nil {
-		span.SetAttributes(attribute.String("error.type", f.kind))
+		span.SetAttributes(attribute.String("error.type", f.Kind))
 		span.SetStatus(codes.Error, f.Text)
 		return
 	}

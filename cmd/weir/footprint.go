@@ -60,8 +60,7 @@ func footprintOf(p *weir.Program, calls int, bound weir.Dims) (f footprint, err 
 
 // serverNeeds returns the memory with which the server's ledger loads a model and admits n calls with these bodies. Of
 // what models leave, requests get an eighth, responses and joined requests another each, and a call the rest; models
-// leave at least an eighth
-// of everything, also while one is compiled.
+// leave at least an eighth of everything, also while one is compiled.
 func serverNeeds(a weir.Asked, n, requests, responses *big.Int) *big.Int {
 	call, fixed := big.NewInt(a.Call+a.Heap), big.NewInt(a.Weights+a.Files-a.Reclaimable+a.Reading+a.Code)
 	one := new(big.Int).Mul(call, big.NewInt(8))

@@ -148,9 +148,9 @@ func networks(t testing.TB, random *rand.Rand, count int) (folder string, widths
 }
 
 // TestHistory: a hundred models under a limit in which about half fit, and a random history of loads, requests,
-// unloads,
-// reloads, kills and restarts. The ledger never exceeds its limit, equals what the process holds at quiet moments, and
-// the process stays within its limit; each refusal has a reason of a known kind; a restart compiles nothing.
+// unloads, reloads, kills and restarts. The ledger never exceeds its limit, equals what the process holds at quiet
+// moments, and the process stays within its limit; each refusal has a reason of a known kind; a restart compiles
+// nothing.
 func TestHistory(t *testing.T) {
 	random := rand.New(rand.NewPCG(38, 2))
 	folder, widths, bytes := networks(t, random, 100)

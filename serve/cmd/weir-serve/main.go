@@ -3,8 +3,7 @@
 //	weir-serve ./models
 //
 // Before it loads a model it knows what the model takes, and it never holds more than its limit: what does not fit
-// waits
-// or is refused with the numbers. docs/serving.md explains every flag.
+// waits or is refused with the numbers. docs/serving.md explains every flag.
 package main
 
 import (

@@ -18,24 +18,14 @@ import (
 	"github.com/weirml/weir/serve/internal/oip"
 )
 
-// Mode says when models are loaded.
-type Mode string
-
-// The modes, with Triton's names.
-const (
-	AtStart  Mode = "none"     // all models, when the server starts
-	Explicit Mode = "explicit" // those that a client, or Options.Load, asks for
-	Poll     Mode = "poll"     // all models, and changes of the folder as they are found
-)
-
 // Options are the settings of a catalogue.
 type Options struct {
-	Folder  string
-	Mode    Mode
-	Load    []string // in explicit mode: the models to load at the start
-	Cache   string   // the folder for artefacts; empty: none are kept
-	Threads int      // of one run; 0: all processors
-	Evict   bool     // a model that does not fit has the least recently used ones unloaded
+	Folder   string
+	Explicit bool     // only models that Load, or a client, asks for are loaded, not all
+	Load     []string // if Explicit: the models to load at the start
+	Cache    string   // the folder for artefacts; empty: none are kept
+	Threads  int      // of one run; 0: all processors
+	Evict    bool     // a model that does not fit has the least recently used ones unloaded
 	// Replace unloads the old version first if both do not fit.
 	Replace bool
 	// Drain is how long unloading a version waits for its requests.
@@ -60,8 +50,14 @@ type model struct {
 	found    *found
 	wanted   bool // it is to be loaded
 	versions map[int64]*Version
-	reasons  map[int64]string // by version: why it is not loaded
-	reason   string           // why the model is not loaded
+	failed   map[int64]failure // by version: why it is not loaded
+	reason   string            // why the model is not loaded
+}
+
+// failure is a version that could not be loaded.
+type failure struct {
+	reason string
+	state  string // of its files then
 }
 
 // New returns a catalogue without models. Start loads them.
@@ -81,14 +77,14 @@ func (c *Catalogue) Trim() {
 	}
 }
 
-// Start reads the folder, and loads the models that the mode asks for. A model that cannot be loaded is reported in the
-// index; the error is one of the folder.
+// Start reads the folder, and loads all models, or those of Options.Load. A model that cannot be loaded is reported in
+// the index; the error is one of the folder.
 func (c *Catalogue) Start(ctx context.Context) error {
 	if err := c.Scan(); err != nil {
 		return err
 	}
 	names := c.options.Load
-	if c.options.Mode != Explicit {
+	if !c.options.Explicit {
 		names = c.Names()
 	}
 	c.loading.Lock()
@@ -112,7 +108,7 @@ func (c *Catalogue) Scan() error {
 	for name, f := range all {
 		m := c.models[name]
 		if m == nil {
-			m = &model{versions: map[int64]*Version{}, reasons: map[int64]string{}}
+			m = &model{versions: map[int64]*Version{}, failed: map[int64]failure{}}
 			c.models[name] = m
 		}
 		m.found = f
@@ -139,7 +135,7 @@ func (c *Catalogue) Refresh(ctx context.Context) error {
 	for _, name := range c.Names() {
 		c.mu.Lock()
 		m := c.models[name]
-		stale := m != nil && (m.wanted || c.options.Mode != Explicit) && c.changed(m)
+		stale := m != nil && (m.wanted || !c.options.Explicit) && c.changed(m)
 		gone := m != nil && m.found == nil
 		c.mu.Unlock()
 		var err error
@@ -164,8 +160,8 @@ func (c *Catalogue) changed(m *model) bool {
 	served := m.found.served()
 	for _, n := range served {
 		v := m.versions[n]
-		if v == nil && m.reasons[n] != "" && strings.HasSuffix(m.reasons[n], m.found.versions[n].state) {
-			continue // it was tried
+		if f, tried := m.failed[n]; v == nil && tried && f.state == m.found.versions[n].state {
+			continue
 		}
 		if v == nil || v.source.state != m.found.versions[n].state {
 			return true
@@ -233,7 +229,7 @@ func (c *Catalogue) Use(name, version string) (*Version, error) {
 		if known {
 			_, known = m.found.versions[n]
 		}
-		return nil, &UnknownError{Model: name, Version: version, Known: known && err == nil, Reason: reasonOf(m.reasons[n])}
+		return nil, &UnknownError{Model: name, Version: version, Known: known && err == nil, Reason: m.failed[n].reason}
 	}
 	numbers := slices.Sorted(maps.Keys(m.versions))
 	for _, n := range slices.Backward(numbers) {
@@ -241,13 +237,7 @@ func (c *Catalogue) Use(name, version string) (*Version, error) {
 			return v, nil
 		}
 	}
-	return nil, &UnknownError{Model: name, Known: true, Reason: reasonOf(m.reason)}
-}
-
-// reasonOf returns a reason without the state of the files.
-func reasonOf(reason string) string {
-	text, _, _ := strings.Cut(reason, "\x00")
-	return text
+	return nil, &UnknownError{Model: name, Known: true, Reason: m.reason}
 }
 
 // Index returns the models and the states of their versions.
@@ -260,7 +250,7 @@ func (c *Catalogue) Index(ready bool) (list []*oip.RepositoryIndexResponse_Model
 		for n := range m.versions {
 			numbers[n] = true
 		}
-		for n := range m.reasons {
+		for n := range m.failed {
 			numbers[n] = true
 		}
 		if len(numbers) == 0 && !ready {
@@ -268,12 +258,12 @@ func (c *Catalogue) Index(ready bool) (list []*oip.RepositoryIndexResponse_Model
 			if m.reason != "" {
 				state = "UNAVAILABLE"
 			}
-			list = append(list, &oip.RepositoryIndexResponse_ModelIndex{Name: name, State: state, Reason: reasonOf(m.reason)})
+			list = append(list, &oip.RepositoryIndexResponse_ModelIndex{Name: name, State: state, Reason: m.reason})
 		}
 		for _, n := range slices.Sorted(maps.Keys(numbers)) {
 			i := &oip.RepositoryIndexResponse_ModelIndex{Name: name, Version: strconv.FormatInt(n, 10), State: "READY"}
 			if m.versions[n] == nil {
-				i.State, i.Reason = "UNAVAILABLE", reasonOf(m.reasons[n])
+				i.State, i.Reason = "UNAVAILABLE", m.failed[n].reason
 			}
 			if !ready || m.versions[n] != nil {
 				list = append(list, i)
@@ -312,7 +302,7 @@ func (c *Catalogue) unload(ctx context.Context, name string) error {
 	old := slices.Collect(maps.Values(m.versions))
 	m.wanted, m.reason = false, "unloaded"
 	clear(m.versions)
-	clear(m.reasons)
+	clear(m.failed)
 	if m.found == nil {
 		delete(c.models, name)
 	}
@@ -336,7 +326,7 @@ func (c *Catalogue) end(ctx context.Context, old []*Version) error {
 // drain releases a version. If its requests do not end in time, it is released when they do.
 func (c *Catalogue) drain(ctx context.Context, v *Version) error {
 	ended := make(chan error, 1)
-	go func() { ended <- v.drain(context.WithoutCancel(ctx)) }()
+	go func() { ended <- v.drain() }()
 	limit := time.NewTimer(c.options.Drain)
 	defer limit.Stop()
 	select {
@@ -385,9 +375,9 @@ func (c *Catalogue) load(ctx context.Context, name string) error {
 			delete(m.versions, n)
 		}
 	}
-	for n := range m.reasons {
+	for n := range m.failed {
 		if !slices.Contains(wanted, n) {
-			delete(m.reasons, n)
+			delete(m.failed, n)
 		}
 	}
 	m.reason = ""
@@ -419,7 +409,7 @@ func (c *Catalogue) loadVersion(ctx context.Context, m *model, f *found, n int64
 	}
 	c.mu.Lock()
 	if err != nil {
-		m.reasons[n] = err.Error() + "\x00" + source.state
+		m.failed[n] = failure{err.Error(), source.state}
 		c.mu.Unlock()
 		return fmt.Errorf("model %s, version %d: %w", f.name, n, err)
 	}
@@ -429,7 +419,7 @@ func (c *Catalogue) loadVersion(ctx context.Context, m *model, f *found, n int64
 	}
 	old = m.versions[n]
 	m.versions[n] = v
-	delete(m.reasons, n)
+	delete(m.failed, n)
 	c.mu.Unlock()
 	c.report(v)
 	if old == nil {

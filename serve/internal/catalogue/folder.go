@@ -149,8 +149,7 @@ func scanModel(folder, name string) *found {
 }
 
 // versionIn returns the model file in a folder: the one that is named, or model.onnx, model.pt2, model.weir, or the
-// only
-// one of these kinds.
+// only one of these kinds.
 func versionIn(folder, name string) (s source, err error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {

@@ -129,8 +129,7 @@ func (c *Catalogue) artefact(v *Version, s settings) string {
 	p := weir.HostProcessor()
 	h := sha256.New()
 	fmt.Fprintf(h, "%q\n%s\n%d %d %v %d %d\n%s %v\n%s\n", path, v.source.state, s.options.Calls, s.options.Budget,
-		s.options.Dims,
-		s.options.Precision, s.options.Threads, p.CPU, p.Features, build())
+		s.options.Dims, s.options.Precision, s.options.Threads, p.CPU, p.Features, build())
 	return filepath.Join(c.options.Cache, hex.EncodeToString(h.Sum(nil)[:16])+".weir")
 }
 

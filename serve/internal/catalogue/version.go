@@ -73,8 +73,8 @@ func (v *Version) Leave() {
 	}
 }
 
-// drain refuses further uses, waits until those in progress have ended or ctx ends, and releases the version's memory.
-func (v *Version) drain(ctx context.Context) error {
+// drain refuses further uses, waits until those in progress have ended, and releases the version's memory.
+func (v *Version) drain() error {
 	v.mu.Lock()
 	if v.draining {
 		v.mu.Unlock()
@@ -85,11 +85,7 @@ func (v *Version) drain(ctx context.Context) error {
 		close(v.drained)
 	}
 	v.mu.Unlock()
-	select {
-	case <-v.drained:
-	case <-ctx.Done():
-		return fmt.Errorf("model %s, version %d: requests are in progress: %w", v.Model, v.Number, ctx.Err())
-	}
+	<-v.drained
 	return v.close()
 }
 

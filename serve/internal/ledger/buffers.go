@@ -36,9 +36,8 @@ type Buffer struct {
 	size   int64
 }
 
-// Small buffers are cut from slabs. A slab is larger than the blocks that Weir itself cuts from larger ones, so that
-// its
-// bytes are exactly those of its pages.
+// Small buffers are cut from slabs. Slabs and large buffers are larger than the blocks that Weir itself cuts from
+// larger ones (128 KiB), so that their bytes are exactly those of their pages.
 const (
 	pageBytes    = 4 << 10
 	slabBytes    = 256 << 10
@@ -131,8 +130,7 @@ func (x *Buffer) cut(bytes int64) *Buffer {
 }
 
 // Bytes returns the buffer's memory, which starts at a multiple of 64 bytes and has the length that was asked for. It
-// is
-// invalid after Close.
+// is invalid after Close.
 func (x *Buffer) Bytes() []byte { return x.bytes }
 
 // Close gives the buffer back. It must be called once.

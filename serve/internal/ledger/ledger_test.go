@@ -12,8 +12,7 @@ import (
 )
 
 // TestOrder: owners that take memory in the ledger's order, each while it holds what it took before, all get it,
-// however
-// little there is. The kinds keep to their shares, and all together to the limit.
+// however little there is. The kinds keep to their shares, and all together to the limit.
 func TestOrder(t *testing.T) {
 	const limit = 16 << 20
 	l := New(limit)

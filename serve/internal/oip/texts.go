@@ -43,3 +43,11 @@ func TextsSize(texts []string) (size int64) {
 func AppendText(data []byte, text string) []byte {
 	return append(binary.LittleEndian.AppendUint32(data, uint32(len(text))), text...)
 }
+
+// AppendTexts appends strings as a BYTES tensor's data has them.
+func AppendTexts(data []byte, texts []string) []byte {
+	for _, s := range texts {
+		data = AppendText(data, s)
+	}
+	return data
+}
