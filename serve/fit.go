@@ -57,7 +57,10 @@ func (x *exchange) fits(v *catalogue.Version, dims weir.Dims) bool {
 	}
 	outputs := int64(0)
 	for i := range v.Outputs {
-		bytes, _ := v.OutputBytes(i, dims)
+		bytes, ok := v.OutputBytes(i, dims)
+		if !ok {
+			continue
+		}
 		outputs = min(outputs+min(bytes, mostOutput), mostOutput)
 	}
 	return ledger.Whole(outputs) <= x.server.ledger.Most(ledger.Response)

@@ -185,7 +185,7 @@ func (x *exchange) readREST(w http.ResponseWriter, r *http.Request) (*oip.Respon
 	if err != nil {
 		return nil, err
 	}
-	request.Align(body)
+	request.Align(body[:cap(body)])
 	request.Model, request.Version = r.PathValue("model"), r.PathValue("version")
 	return x.answer(r.Context(), request)
 }

@@ -177,10 +177,11 @@ func (v *Version) join(s settings) {
 	v.Batcher, v.Rows, v.MostRows = b, rows, int(most)
 }
 
-// OutputBytes returns the bytes of an output, by index, for the dimensions of a run; ok is false if only the run knows.
+// OutputBytes returns the bytes of an output, by index, for the dimensions of a run; ok is false if only the run knows,
+// or if the run will refuse the dimensions: the formula has no meaning then.
 func (v *Version) OutputBytes(i int, dims weir.Dims) (bytes int64, ok bool) {
 	bytes, err := v.sizes[i].At(dims)
-	return bytes, v.sized[i] && err == nil
+	return bytes, v.sized[i] && err == nil && bytes >= 0
 }
 
 // CallBytes returns the bytes of a run with these dimensions.

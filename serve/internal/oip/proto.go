@@ -145,7 +145,7 @@ func RawStart(beginning []byte) int {
 }
 
 // Align moves the inputs' elements, which lie in a buffer in the order of the inputs, to addresses that are aligned for
-// their types, as far as the buffer has room behind them. Those that lie elsewhere stay.
+// their types, if the buffer has room for all of them behind the last. Otherwise, or if some lie elsewhere, all stay.
 func (r *Request) Align(buffer []byte) {
 	type move struct {
 		input    int
@@ -165,7 +165,7 @@ func (r *Request) Align(buffer []byte) {
 		size := max(1, t.DType.Size())
 		shift += (size - int(base+uintptr(from+shift))%size) % size
 		if from+shift+len(t.Data) > len(buffer) {
-			break
+			return // an input that moved would be written over those that stay
 		}
 		moves = append(moves, move{i, from, from + shift})
 	}
