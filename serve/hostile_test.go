@@ -2,6 +2,7 @@ package serve_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"flag"
@@ -77,6 +78,7 @@ func TestHostile(t *testing.T) {
 // message is a request of either protocol.
 type message struct {
 	grpc   bool
+	method string // empty: POST
 	path   string
 	header http.Header
 	body   []byte
@@ -84,7 +86,7 @@ type message struct {
 
 // call calls the server's handler directly, so that a panic fails the test.
 func call(s *serve.Server, m *message) (status int, body []byte) {
-	r := httptest.NewRequest("POST", "http://weir/", bytes.NewReader(m.body))
+	r := httptest.NewRequest(cmp.Or(m.method, "POST"), "http://weir/", bytes.NewReader(m.body))
 	r.URL.Path = m.path
 	r.Header = m.header.Clone()
 	if m.grpc {
