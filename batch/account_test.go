@@ -13,7 +13,6 @@ import (
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/batch"
 	"github.com/weirml/weir/internal/mem"
-	"github.com/weirml/weir/internal/weirtest"
 )
 
 // purse is an account that has room for a number of bytes, and waits for more.
@@ -186,8 +185,7 @@ func TestSizesVary(t *testing.T) {
 
 // TestUnboundedUnderAccount: with an account the dimensions need no upper bounds; without one they do.
 func TestUnboundedUnderAccount(t *testing.T) {
-	p := weirtest.CompileDigits(t, weir.Options{})
-	defer p.Close()
+	p := compile(t, strings.Replace(table, "batch in [1, 8]", "batch in [1, inf]", 1), weir.Options{})
 	if _, err := batch.New(p, batch.Options{Rows: 4}); err == nil || !strings.Contains(err.Error(), "upper bound") {
 		t.Errorf("without an account: %v", err)
 	}
@@ -203,15 +201,11 @@ func TestUnboundedUnderAccount(t *testing.T) {
 	if _, err := b.Limit(); err == nil || b.Memory().Peak() != 0 {
 		t.Errorf("limit: %v, memory %+v", err, b.Memory())
 	}
-	x, err := weir.FromSlice(make([]float32, 3*64), 3, 1, 8, 8)
+	out, err := b.Run(t.Context(), inputs(t, 1, 3, 2))
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := b.Run(t.Context(), weir.Inputs{"image": x})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if shape := out.Get("scores").Shape(); shape[0] != 3 {
+	if shape := out.At(0).Shape(); shape[0] != 3 {
 		t.Errorf("%v", shape)
 	}
 	if err := out.Close(); err != nil {
