@@ -56,7 +56,6 @@ func New(t testing.TB) *Browser {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// the browser's processes may still write after the test's own folder must be empty
 	profile, err := os.MkdirTemp("", "weir-browser-*")
 	if err != nil {
 		t.Fatal(err)
@@ -83,13 +82,7 @@ func New(t testing.TB) *Browser {
 			}
 		}
 	}()
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-		os.RemoveAll(profile)
-		in.Close()
-		out.Close()
-	})
+	t.Cleanup(func() { b.end(cmd, profile, in, out) })
 	var target struct {
 		ID string `json:"targetId"`
 	}
@@ -105,6 +98,31 @@ func New(t testing.TB) *Browser {
 	b.Call("Emulation.setDeviceMetricsOverride", map[string]any{"width": 1300, "height": 1000, "deviceScaleFactor": 1,
 		"mobile": false}, nil)
 	return b
+}
+
+// end asks the browser to end, and removes its profile. The browser's processes outlive the first of them, and write
+// until they have ended: the profile cannot be the test's own folder, and is removed until it stays away.
+func (b *Browser) end(cmd *exec.Cmd, profile string, pipes ...io.Closer) {
+	late := time.AfterFunc(5*time.Second, func() { cmd.Process.Kill() })
+	b.in.Write([]byte(`{"id":1000000,"method":"Browser.close"}` + "\x00"))
+	for range b.answers { // until the pipe's other end is closed
+	}
+	cmd.Wait()
+	late.Stop()
+	for _, p := range pipes {
+		p.Close()
+	}
+	for give := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		err := os.RemoveAll(profile)
+		time.Sleep(50 * time.Millisecond)
+		if _, gone := os.Stat(profile); err == nil && os.IsNotExist(gone) {
+			return
+		}
+		if time.Now().After(give) {
+			b.t.Errorf("the browser's profile stays: %s, %v", profile, err)
+			return
+		}
+	}
 }
 
 // next returns the next message, and records events.
