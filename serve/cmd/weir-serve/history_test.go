@@ -54,17 +54,24 @@ func launch(t *testing.T, folder string, flags ...string) *served {
 // confine moves the process to a memory cgroup with its limit, if the system lets the test make one: a process that
 // needs more is killed, which fails the test. It reports whether it did.
 func (p *served) confine(limit int64) bool {
-	for root, file := range map[string]string{"/sys/fs/cgroup/memory": "memory.limit_in_bytes",
-		"/sys/fs/cgroup": "memory.max"} {
-		group := filepath.Join(root, fmt.Sprint("weir-serve-test-", p.cmd.Process.Pid))
+	for _, c := range [][2]string{{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"}, {"/sys/fs/cgroup", "memory.max"}} {
+		group := filepath.Join(c[0], fmt.Sprint("weir-serve-test-", p.cmd.Process.Pid))
 		if os.Mkdir(group, 0o755) != nil {
 			continue
 		}
 		p.t.Cleanup(func() { os.Remove(group) })
-		if os.WriteFile(filepath.Join(group, file), fmt.Append(nil, limit), 0) == nil &&
-			os.WriteFile(filepath.Join(group, "cgroup.procs"), fmt.Append(nil, p.cmd.Process.Pid), 0) == nil {
+		set := func(file string, value any) error { // the system makes the files of a group: none is made here
+			f, err := os.OpenFile(filepath.Join(group, file), os.O_WRONLY, 0)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprint(f, value)
+			return errors.Join(err, f.Close())
+		}
+		if errors.Join(set(c[1], limit), set("cgroup.procs", p.cmd.Process.Pid)) == nil {
 			return true
 		}
+		os.Remove(group)
 	}
 	return false
 }

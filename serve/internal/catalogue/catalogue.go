@@ -83,6 +83,7 @@ func (c *Catalogue) Start(ctx context.Context) error {
 	if err := c.Scan(); err != nil {
 		return err
 	}
+	c.mark()
 	names := c.options.Load
 	if !c.options.Explicit {
 		names = c.Names()

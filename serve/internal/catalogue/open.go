@@ -3,13 +3,8 @@ package catalogue
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"runtime/debug"
 	"time"
 
 	"github.com/weirml/weir"
@@ -59,31 +54,6 @@ func (c *Catalogue) open(ctx context.Context, f *found, n int64) (v *Version, er
 	return v, c.warm(ctx, v)
 }
 
-// compile loads the version's artefact, or compiles its model and keeps the artefact.
-func (c *Catalogue) compile(ctx context.Context, v *Version, s settings) error {
-	cached := c.artefact(v, s)
-	if cached != "" {
-		if err := v.load(ctx, cached, s.options); err == nil {
-			v.FromCache = true
-			return nil
-		} else if errors.Is(err, weir.ErrMemory) || ctx.Err() != nil {
-			return err
-		} else if !errors.Is(err, os.ErrNotExist) {
-			c.options.Log.Warn("artefact not used", "model", v.Model, "file", cached, "error", err)
-		}
-	}
-	if err := v.load(ctx, v.source.path, s.options); err != nil {
-		return err
-	}
-	if cached == "" {
-		return nil
-	}
-	if err := v.keep(cached); err != nil {
-		c.options.Log.Warn("artefact not kept", "model", v.Model, "file", cached, "error", err)
-	}
-	return nil
-}
-
 // load loads and compiles a file.
 func (v *Version) load(ctx context.Context, path string, o weir.Options) (err error) {
 	if v.model, err = weir.LoadContext(ctx, path); err != nil {
@@ -96,55 +66,6 @@ func (v *Version) load(ctx context.Context, path string, o weir.Options) (err er
 	}
 	v.account.running.Store(true)
 	return nil
-}
-
-// keep writes the program's artefact beside its final name, and renames it.
-func (v *Version) keep(path string) (err error) {
-	file, err := os.CreateTemp(filepath.Dir(path), ".artefact-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			os.Remove(file.Name())
-		}
-	}()
-	_, err = v.Program.WriteTo(file)
-	if err = errors.Join(err, file.Close()); err != nil {
-		return err
-	}
-	return os.Rename(file.Name(), path)
-}
-
-// artefact returns the file for a version's artefact, empty if none is kept. Its name stands for everything that the
-// artefact depends on: the files' names, sizes and times, the options, the processor and this build.
-func (c *Catalogue) artefact(v *Version, s settings) string {
-	if c.options.Cache == "" || filepath.Ext(v.source.path) == ".weir" {
-		return ""
-	}
-	path, err := filepath.Abs(v.source.path)
-	if err != nil {
-		return ""
-	}
-	p := weir.HostProcessor()
-	h := sha256.New()
-	fmt.Fprintf(h, "%q\n%s\n%d %d %v %d %d\n%s %v\n%s\n", path, v.source.state, s.options.Calls, s.options.Budget,
-		s.options.Dims, s.options.Precision, s.options.Threads, p.CPU, p.Features, build())
-	return filepath.Join(c.options.Cache, hex.EncodeToString(h.Sum(nil)[:16])+".weir")
-}
-
-// build identifies this program: its file's size and time, and its version.
-func build() string {
-	text := ""
-	if path, err := os.Executable(); err == nil {
-		if info, err := os.Stat(path); err == nil {
-			text = fmt.Sprint(info.Size(), info.ModTime().UnixNano())
-		}
-	}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		text += info.Main.Version
-	}
-	return text
 }
 
 // join makes the version's batcher, if it is proved that its requests can be joined.
