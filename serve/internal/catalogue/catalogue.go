@@ -423,6 +423,7 @@ func (c *Catalogue) loadVersion(ctx context.Context, m *model, f *found, n int64
 	delete(m.failed, n)
 	c.mu.Unlock()
 	c.report(v)
+	c.ledger.Settle() // the calls of its warm-up are idle
 	if old == nil {
 		return nil
 	}

@@ -115,22 +115,28 @@ func (l *Ledger) never(a *Account, bytes int64) error {
 		Reclaimable: l.held[Model]}
 }
 
-// Settle has idle memory released if a take waits. Whoever makes memory idle calls it afterwards.
+// Settle has idle memory released for takes that wait. Whoever makes memory idle calls it afterwards.
 func (l *Ledger) Settle() {
 	if l.waiters.Load() == 0 {
 		return
 	}
-	l.mu.Lock()
-	var first *waiter
-	for _, queue := range l.waiting {
-		if len(queue) > 0 && first == nil {
-			first = queue[0]
+	for queue := range l.waiting {
+		var before *waiter
+		for first := l.first(queue); first != nil && first != before; first = l.first(queue) {
+			l.release(first.account.kind, first.bytes)
+			before = first
 		}
 	}
-	l.mu.Unlock()
-	if first != nil {
-		l.release(first.account.kind, first.bytes)
+}
+
+// first returns the waiter that a queue serves next, nil if none waits.
+func (l *Ledger) first(queue int) *waiter {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.waiting[queue]) == 0 {
+		return nil
 	}
+	return l.waiting[queue][0]
 }
 
 // Account is the memory of one owner: a model's weights, its calls, or all bodies. It implements the interface that
@@ -247,41 +253,43 @@ func (a *Account) Take(ctx context.Context, bytes int64) error {
 	if l.take(a, bytes) {
 		return nil
 	}
-	l.release(a.kind, bytes)
 	l.mu.Lock()
-	l.serve()
-	queue := &l.waiting[queueOf(a.kind)]
-	if len(*queue) == 0 && l.fits(a.kind, bytes) {
-		l.hold(a, bytes)
-		l.mu.Unlock()
-		return nil
-	}
 	if bytes > l.atMost(a.kind) {
 		defer l.mu.Unlock()
 		return l.never(a, bytes)
 	}
 	w := &waiter{account: a, bytes: bytes, ready: make(chan struct{})}
+	queue := &l.waiting[queueOf(a.kind)]
 	*queue = append(*queue, w)
 	l.waiters.Add(1)
 	defer l.waiters.Add(-1)
+	l.serve()
 	l.mu.Unlock()
+	l.Settle() // after it waits: memory that becomes idle later is released by whoever makes it so
 	select {
 	case <-w.ready:
 		return w.refused
 	case <-ctx.Done():
 	}
+	return l.leave(w, context.Cause(ctx))
+}
+
+// leave ends a take's wait for the cause. The error is nil if it was served at the same time.
+func (l *Ledger) leave(w *waiter, cause error) error {
+	defer l.Settle() // the next one in the queue may be content with less
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	select {
-	case <-w.ready: // at the same time
+	case <-w.ready:
 		return w.refused
 	default:
 	}
+	queue := &l.waiting[queueOf(w.account.kind)]
 	*queue = slices.DeleteFunc(*queue, func(other *waiter) bool { return other == w })
 	l.refusals++
-	err := &Refused{Kind: a.kind, Account: a.name, Need: bytes, Limit: l.limit, Held: l.sum(), Waited: context.Cause(ctx)}
 	l.serve()
-	return err
+	return &Refused{Kind: w.account.kind, Account: w.account.name, Need: w.bytes, Limit: l.limit, Held: l.sum(),
+		Waited: cause}
 }
 
 // queues is the number of queues: models wait with calls.

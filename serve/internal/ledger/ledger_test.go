@@ -177,3 +177,32 @@ func TestBuffers(t *testing.T) {
 		t.Error("2^60 bytes are granted")
 	}
 }
+
+// TestNoneIsForgotten: a take that waits gets the memory that others leave idle, whenever they do.
+func TestNoneIsForgotten(t *testing.T) {
+	l := New(16 << 20)
+	bodies := NewBuffers(l.Account(Body, "requests"), 2<<20)
+	defer bodies.Release()
+	rounds := 20000
+	if testing.Short() {
+		rounds = 5000
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	defer cancel()
+	for i := range rounds { // after each, nobody is left whose return of memory would wake one that was forgotten
+		var clients sync.WaitGroup
+		for client := range 4 {
+			clients.Go(func() { // sizes differ, so that idle buffers are of no use to others
+				b, err := bodies.Get(ctx, int64(1+(client+i)%4)*320<<10)
+				if err != nil {
+					t.Errorf("round %d: %v", i, err)
+					return
+				}
+				b.Close()
+			})
+		}
+		if clients.Wait(); t.Failed() {
+			return
+		}
+	}
+}
