@@ -14,7 +14,8 @@ type grant struct {
 	left    int64 // bytes that no tensor has yet
 }
 
-// ask asks the account for the joined inputs of requests, if they are joined, and for the results of each. It waits
+// ask asks the account for the joined inputs of requests, if they are joined, and for the results of each that are not
+// lent. It waits
 // until ctx ends, and holds no lock meanwhile that a caller needs in order to leave.
 func (b *Batcher) ask(ctx context.Context, list []*request, joins bool) (*grant, error) {
 	if b.account == nil {
@@ -43,6 +44,9 @@ func (b *Batcher) ask(ctx context.Context, list []*request, joins bool) (*grant,
 	}
 	for _, size := range b.shape.sizes {
 		for _, r := range list {
+			if r.use != nil {
+				continue
+			}
 			dims[b.shape.dim] = int64(r.rows)
 			bytes, err := size.At(dims)
 			if err != nil {

@@ -28,6 +28,9 @@ type Options struct {
 	// Rows is the maximum number of rows in a run. 0 stands for the upper bound of the dimension (weir.Options.Dims),
 	// which the certificate assumes in any case.
 	Rows int
+	// Measured limits a run to fewer rows if the times of earlier runs say that more rows together are no faster than
+	// apart: such a run would only take more memory, and keep its requests for longer.
+	Measured bool
 	// Wait is the longest time that a request waits for others to fill its run while a call is free.
 	Wait time.Duration
 	// InFlight is the maximum number of rows that wait, run, or are in results that are not closed; Run blocks further
@@ -55,12 +58,11 @@ type Batcher struct {
 
 	mu      sync.Mutex
 	queue   []*request // in the order in which they came
+	free    int        // calls that no run uses
+	paces   *paces     // nil unless Options.Measured
 	closing bool
-	changed chan struct{} // has an entry after queue or closing has changed
-	turn    chan struct{} // the worker that holds its entry looks for the next run
-	workers diag.Group
-	ended   chan struct{} // closed once the workers have ended
-	failed  error         // the workers' error; valid after ended is closed
+	failed  error          // the first bug of a joined run
+	begun   sync.WaitGroup // the requests that have been in the queue, until they end
 }
 
 // RowsError reports a request that has no rows, or more rows than a run may have. It is a weir.ErrInput.
@@ -94,8 +96,11 @@ func New(p *weir.Program, o Options) (*Batcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Batcher{program: p, shape: s, rows: o.Rows, wait: o.Wait, calls: p.Stats().Calls, account: o.Account,
-		changed: make(chan struct{}, 1), turn: make(chan struct{}, 1), ended: make(chan struct{})}
+	b := &Batcher{program: p, shape: s, rows: o.Rows, wait: o.Wait, calls: p.Stats().Calls, account: o.Account}
+	b.free = b.calls
+	if o.Measured {
+		b.paces = &paces{}
+	}
 	if b.rows == 0 && s.unbounded != nil {
 		return nil, diag.Inputf("a run has as many rows as there are: the program's dimension %s has no upper bound", s.dim).
 			WithFix("set Options.Rows")
@@ -116,14 +121,6 @@ func New(p *weir.Program, o Options) (*Batcher, error) {
 	if err := b.certify(); err != nil {
 		return nil, err
 	}
-	for range b.calls {
-		b.workers.Go("a batcher", b.serve)
-	}
-	diag.Go("closing a batcher", b.workers.Wait, func(err error) {
-		b.failed = err
-		close(b.ended)
-	})
-	b.turn <- struct{}{}
 	return b, nil
 }
 
@@ -138,8 +135,21 @@ func (b *Batcher) Proved() error { return b.program.Rows(b.shape.dim) }
 // If a joined run fails, each of its requests is run again by itself: a request at fault gets its own error, and the
 // others get their results.
 func (b *Batcher) Run(ctx context.Context, in weir.Inputs) (*Results, error) {
+	return b.counted(ctx, in, nil)
+}
+
+// RunWith is Run for a caller that reads its results at once: it calls use with them, in the memory of the run itself,
+// and returns use's error. The outputs are invalid when use returns; the run's call is in use until then. use may be
+// called on another goroutine, while RunWith waits.
+func (b *Batcher) RunWith(ctx context.Context, in weir.Inputs, use func(weir.Outputs) error) error {
+	_, err := b.counted(ctx, in, use)
+	return err
+}
+
+// counted runs a request and counts how it ends. use may be nil: then the results are copied, and returned.
+func (b *Batcher) counted(ctx context.Context, in weir.Inputs, use func(weir.Outputs) error) (*Results, error) {
 	begin := time.Now()
-	results, how, err := b.run(ctx, in)
+	results, how, err := b.run(ctx, in, use)
 	b.counts.ends[how].Add(1)
 	if how == answered {
 		b.counts.took.add(int64(time.Since(begin)), shortest)
@@ -147,12 +157,12 @@ func (b *Batcher) Run(ctx context.Context, in weir.Inputs) (*Results, error) {
 	return results, err
 }
 
-// run is Run, and returns how the request ended too.
-func (b *Batcher) run(ctx context.Context, in weir.Inputs) (*Results, end, error) {
+// run is counted, and returns how the request ended too.
+func (b *Batcher) run(ctx context.Context, in weir.Inputs, use func(weir.Outputs) error) (*Results, end, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, departed, err
 	}
-	r, err := b.newRequest(ctx, in)
+	r, err := b.newRequest(ctx, in, use)
 	if err != nil {
 		if _, rows := errors.AsType[*RowsError](err); rows {
 			return nil, wrongRows, err
@@ -169,10 +179,26 @@ func (b *Batcher) run(ctx context.Context, in weir.Inputs) (*Results, end, error
 		b.room.give(r.rows)
 		return nil, tooLate, err
 	}
-	select {
-	case <-r.done:
-		return r.ended()
-	case <-ctx.Done():
+	var wait <-chan time.Time
+	if b.wait > 0 {
+		timer := time.NewTimer(b.wait)
+		defer timer.Stop()
+		wait = timer.C
+	}
+	for waiting := true; waiting; {
+		select {
+		case <-r.alone:
+			b.execute([]*request{r})
+			return r.ended()
+		case <-r.done:
+			return r.ended()
+		case <-wait:
+			b.mu.Lock()
+			b.begin()
+			b.mu.Unlock()
+		case <-ctx.Done():
+			waiting = false
+		}
 	}
 	switch {
 	case b.withdraw(r): // it is in no run
@@ -190,10 +216,12 @@ func (b *Batcher) run(ctx context.Context, in weir.Inputs) (*Results, end, error
 func (b *Batcher) Close() error {
 	b.mu.Lock()
 	b.closing = true
+	b.begin()
 	b.mu.Unlock()
 	b.room.close()
-	b.signal()
-	<-b.ended
+	b.begun.Wait()
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	return b.failed
 }
 

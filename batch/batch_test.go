@@ -78,7 +78,7 @@ func inputs(t testing.TB, first int64, rows, columns int) weir.Inputs {
 }
 
 // check compares results with the rows of the table.
-func check(t testing.TB, r *batch.Results, first int64, rows, columns int) {
+func check(t testing.TB, r weir.Outputs, first int64, rows, columns int) {
 	t.Helper()
 	got, err := weir.Copy[float32](r.Get("y"))
 	if err != nil {
@@ -459,5 +459,61 @@ func TestRefused(t *testing.T) {
 		if _, err := batch.New(p, o); !errors.Is(err, weir.ErrInput) {
 			t.Errorf("%+v: %v", o, err)
 		}
+	}
+}
+
+// TestRunWith: what Run copies, RunWith lends, joined and alone, to callers that leave and functions that fail. Nothing
+// is taken for results, and every call is free afterwards.
+func TestRunWith(t *testing.T) {
+	p := compile(t, table, weir.Options{Calls: 2})
+	account := &purse{most: 1 << 30}
+	b := start(t, p, batch.Options{Wait: 200 * time.Microsecond, InFlight: 24, Account: account})
+	held, mine := weir.Usage().Tensors, errors.New("mine")
+	var all sync.WaitGroup
+	for g := range 12 {
+		all.Go(func() {
+			for i := range 60 {
+				rows, columns, used := 1+(g+i)%3, 1+i%3, 0
+				ctx, cancel := context.WithCancel(t.Context())
+				if i%5 == 0 {
+					ctx, cancel = context.WithTimeout(t.Context(), time.Duration(i)*20*time.Microsecond)
+				}
+				err := b.RunWith(ctx, inputs(t, int64(g), rows, columns), func(out weir.Outputs) error {
+					used++
+					check(t, out, int64(g), rows, columns)
+					if i%7 == 0 {
+						return mine
+					}
+					return nil
+				})
+				switch {
+				case used > 1 || used == 0 && err == nil:
+					t.Errorf("the function was called %d times: %v", used, err)
+				case used == 1 && i%7 == 0 && errors.Is(err, mine):
+				case used == 1 && i%7 != 0 && err == nil:
+				case used == 0 && i%5 == 0 && errors.Is(err, context.DeadlineExceeded):
+				default:
+					t.Errorf("called %d times, %v", used, err)
+				}
+				cancel()
+			}
+		})
+	}
+	all.Wait()
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	if left := weir.Usage().Tensors; left != held || account.balance.Load() != 0 {
+		t.Errorf("%d bytes of tensors, %d before; the account has %d", left, held, account.balance.Load())
+	}
+	if s := b.Stats(); s.InFlight != 0 {
+		t.Errorf("%d rows in flight", s.InFlight)
+	}
+	for range 2 { // both calls are free
+		out, err := p.Run(t.Context(), inputs(t, 0, 1, 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer out.Close()
 	}
 }

@@ -23,7 +23,11 @@ type request struct {
 	others string // the values of the other dimensions: only requests with equal values are joined
 	since  time.Time
 
-	done    chan struct{} // closed once results or err are set
+	use     func(weir.Outputs) error // gets the results once; nil: they are copied for the caller
+	lent    bool                     // use has had them: the request was run alone
+	used    chan struct{}            // closed once use has returned, if a joined run lends the results to it
+	alone   chan struct{}            // has an entry once the caller may run the request by itself
+	done    chan struct{}            // closed once results or err are set
 	results *Results
 	err     error
 
@@ -42,8 +46,8 @@ const (
 )
 
 // newRequest checks a caller's inputs as Program.Run does, and returns a request for them.
-func (b *Batcher) newRequest(ctx context.Context, in weir.Inputs) (*request, error) {
-	r := &request{ctx: ctx, done: make(chan struct{})}
+func (b *Batcher) newRequest(ctx context.Context, in weir.Inputs, use func(weir.Outputs) error) (*request, error) {
+	r := &request{ctx: ctx, use: use, used: make(chan struct{}), alone: make(chan struct{}, 1), done: make(chan struct{})}
 	for _, info := range b.shape.inputs {
 		switch a := in[info.Name].(type) {
 		case *weir.Tensor:
@@ -94,6 +98,9 @@ func (r *request) leave() bool {
 // ended returns what Run returns once done is closed. A run of the request alone stops when its context ends, and may
 // compare the deadline with the clock before the context does.
 func (r *request) ended() (*Results, end, error) {
+	if r.use != nil && !r.lent && r.err == nil {
+		r.err = r.lend()
+	}
 	switch {
 	case r.err == nil:
 		return r.results, answered, nil
@@ -101,6 +108,13 @@ func (r *request) ended() (*Results, end, error) {
 		return nil, departed, r.err
 	}
 	return nil, failed, r.err
+}
+
+// lend passes the results of a joined run to the caller's function.
+func (r *request) lend() error {
+	defer close(r.used)
+	defer r.results.Close()
+	return r.use(r.results)
 }
 
 // joint is a run of several requests. It is cancelled when all of their callers have left.
@@ -116,46 +130,69 @@ func (j *joint) lost() {
 	}
 }
 
-// enqueue appends a request to the queue and wakes a worker. It returns ErrClosed if the batcher is closing.
+// enqueue appends a request to the queue and begins the runs that can begin. It returns ErrClosed if the batcher is
+// closing.
 func (b *Batcher) enqueue(r *request) error {
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	if b.closing {
-		b.mu.Unlock()
 		return errClosed()
 	}
 	r.since = time.Now()
 	b.queue = append(b.queue, r)
-	b.mu.Unlock()
-	b.signal()
+	b.begun.Add(1)
+	b.begin()
 	return nil
 }
 
-// withdraw removes a request from the queue; it returns false if the request is no longer there.
+// withdraw removes a request that is in no run, or that its caller was about to run by itself; it returns false if the
+// request is in a joined run.
 func (b *Batcher) withdraw(r *request) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	at := slices.Index(b.queue, r)
 	if at >= 0 {
 		b.queue = slices.Delete(b.queue, at, at+1)
+		b.begun.Done()
+		return true
 	}
-	return at >= 0
-}
-
-// signal makes the worker that has the turn look at the queue again.
-func (b *Batcher) signal() {
 	select {
-	case b.changed <- struct{}{}:
+	case <-r.alone:
+		b.finish(1)
+		return true
 	default:
+		return false
 	}
 }
 
-// next takes the requests of the next run out of the queue. If no run can begin yet, wait is the time until one can, or
-// 0 if that depends on further requests. ended reports that there will be no further runs.
-func (b *Batcher) next() (run []*request, wait time.Duration, ended bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+// begin begins the runs for which calls are free: a request's caller runs it by itself, and joined requests get a
+// goroutine. The batcher is locked.
+func (b *Batcher) begin() {
+	for b.free > 0 {
+		run := b.next()
+		if run == nil {
+			return
+		}
+		b.free--
+		if len(run) == 1 {
+			run[0].alone <- struct{}{}
+			continue
+		}
+		diag.Go("a batch", func() error { b.execute(run); return nil }, func(err error) { b.failRun(run, err) })
+	}
+}
+
+// finish gives back the call of a run of so many requests, which have ended. The batcher is locked.
+func (b *Batcher) finish(requests int) {
+	b.free++
+	b.begin()
+	b.begun.Add(-requests)
+}
+
+// next takes the requests of the next run out of the queue, nil if no run can begin yet. The batcher is locked.
+func (b *Batcher) next() (run []*request) {
 	if len(b.queue) == 0 {
-		return nil, 0, b.closing
+		return nil
 	}
 	seen, now := map[string]bool{}, time.Now()
 	for i, first := range b.queue {
@@ -163,61 +200,24 @@ func (b *Batcher) next() (run []*request, wait time.Duration, ended bool) {
 			continue
 		}
 		seen[first.others] = true
-		rows, full := 0, false
-		run = run[:0]
+		rows, full, most := 0, false, b.mostRows(first)
+		run = nil
 		for _, r := range b.queue[i:] {
 			switch {
 			case r.others != first.others:
-			case rows+r.rows > b.rows:
+			case len(run) > 0 && rows+r.rows > most:
 				full = true
 			default:
 				run, rows = append(run, r), rows+r.rows
 			}
 		}
-		age := now.Sub(first.since)
-		if full || rows == b.rows || b.closing || age >= b.wait {
+		if full || rows >= most || b.closing || now.Sub(first.since) >= b.wait {
 			b.queue = slices.DeleteFunc(b.queue, func(r *request) bool { return slices.Contains(run, r) })
 			for _, r := range run {
 				b.counts.queued.add(int64(now.Sub(r.since)), shortest)
 			}
-			return run, 0, false
-		}
-		if wait == 0 || b.wait-age < wait {
-			wait = b.wait - age
+			return run
 		}
 	}
-	return nil, wait, false
-}
-
-// serve is a worker. One worker at a time waits for the next run; all workers run concurrently.
-func (b *Batcher) serve() error {
-	for {
-		<-b.turn
-		run, ended := b.await()
-		b.turn <- struct{}{}
-		if ended {
-			return nil
-		}
-		b.execute(run)
-	}
-}
-
-// await waits for the next run. ended reports that there will be none.
-func (b *Batcher) await() (run []*request, ended bool) {
-	for {
-		run, wait, ended := b.next()
-		if run != nil || ended {
-			return run, ended
-		}
-		if wait == 0 {
-			<-b.changed
-			continue
-		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-b.changed:
-		case <-timer.C:
-		}
-		timer.Stop()
-	}
+	return nil
 }

@@ -1,17 +1,26 @@
 package batch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
+	"time"
+	"unsafe"
 
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/traced"
 )
 
-// execute runs requests as one. If that fails, it runs each by itself, and each gets its own results or error.
+// execute runs requests as one. If that fails, it runs each by itself, and each gets its own results or error. Then the
+// call is free for the next run.
 func (b *Batcher) execute(list []*request) {
+	defer func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.finish(len(list))
+	}()
 	if len(list) > 1 {
 		if b.together(list) == nil {
 			return
@@ -30,14 +39,32 @@ func (b *Batcher) execute(list []*request) {
 	}
 }
 
-// end gives a request its outputs or its error. The caller holds the request's lock.
-func (b *Batcher) end(r *request, outputs []*weir.Tensor, err error) {
+// failRun ends the requests of a run that a bug of the batcher has ended, if err is one.
+func (b *Batcher) failRun(list []*request, err error) {
+	if err == nil {
+		return
+	}
+	for _, r := range list {
+		r.mu.Lock()
+		if r.state == waiting {
+			b.end(r, nil, err)
+		}
+		r.mu.Unlock()
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.failed = cmp.Or(b.failed, err)
+}
+
+// end gives a request its outputs or its error, and reports whether its caller still waits for them. The caller holds
+// the request's lock.
+func (b *Batcher) end(r *request, outputs []*weir.Tensor, err error) bool {
 	if r.state == left {
 		closeAll(outputs)
 		b.room.give(r.rows)
-		return
+		return false
 	}
-	if r.state, r.err = made, err; err == nil {
+	if r.state, r.err = made, err; err == nil && !r.lent {
 		r.results = &Results{names: b.shape.names, tensors: outputs, close: sync.OnceValue(func() error {
 			defer b.room.give(r.rows)
 			return closeAll(outputs)
@@ -46,6 +73,7 @@ func (b *Batcher) end(r *request, outputs []*weir.Tensor, err error) {
 		b.room.give(r.rows)
 	}
 	close(r.done)
+	return true
 }
 
 // single runs a request by itself. It reads the caller's memory, and stops when the caller's context ends.
@@ -60,13 +88,19 @@ func (b *Batcher) single(r *request) (outputs []*weir.Tensor, err error) {
 		return nil, err
 	}
 	defer g.end()
+	begun := time.Now()
 	out, err := b.program.Run(r.ctx, in)
 	if err != nil {
 		return nil, err
 	}
 	defer out.Close()
 	b.counts.rows.add(int64(r.rows), 1)
-	return b.rowsOf(g, out, 0, r.rows, r.rows)
+	b.measured([]*request{r}, time.Since(begun))
+	if r.use != nil {
+		r.lent = true
+		return nil, r.use(out)
+	}
+	return b.rowsOf(g, out, 0, r.rows, r.rows, false)
 }
 
 // together runs requests as one. It ends all of them if it succeeds, and none if it returns an error.
@@ -80,6 +114,7 @@ func (b *Batcher) together(list []*request) (err error) {
 		return err
 	}
 	defer g.end()
+	begun := time.Now()
 	in, err := b.join(g, list)
 	defer func() {
 		for _, a := range in {
@@ -99,9 +134,10 @@ func (b *Batcher) together(list []*request) (err error) {
 		rows += r.rows
 	}
 	b.counts.rows.add(int64(rows), 1)
+	b.measured(list, time.Since(begun))
 	slices, at := make([][]*weir.Tensor, len(list)), 0
 	for i, r := range list {
-		if slices[i], err = b.rowsOf(g, out, at, at+r.rows, rows); err != nil {
+		if slices[i], err = b.rowsOf(g, out, at, at+r.rows, rows, r.use != nil); err != nil {
 			for _, s := range slices {
 				closeAll(s)
 			}
@@ -111,7 +147,9 @@ func (b *Batcher) together(list []*request) (err error) {
 	}
 	for i, r := range list {
 		r.mu.Lock()
-		b.end(r, slices[i], nil)
+		if b.end(r, slices[i], nil) && r.use != nil {
+			defer func() { <-r.used }() // before out is closed
+		}
 		r.mu.Unlock()
 	}
 	return nil
@@ -170,8 +208,10 @@ func (b *Batcher) join(g *grant, list []*request) (in weir.Inputs, err error) {
 	return in, nil
 }
 
-// rowsOf copies, into granted memory, rows [from, to) of outputs that have the given number of rows.
-func (b *Batcher) rowsOf(g *grant, out *weir.Results, from, to, rows int) (outputs []*weir.Tensor, err error) {
+// rowsOf copies, into granted memory, rows [from, to) of outputs that have the given number of rows; or, if they are
+// lent, it returns them in the memory of out.
+func (b *Batcher) rowsOf(g *grant, out *weir.Results, from, to, rows int, lent bool) (outputs []*weir.Tensor,
+	err error) {
 	defer func() {
 		if err != nil {
 			closeAll(outputs)
@@ -185,13 +225,22 @@ func (b *Batcher) rowsOf(g *grant, out *weir.Results, from, to, rows int) (outpu
 			return outputs, diag.Internalf("output %s is %s, of %d rows", info.Name, output, rows)
 		}
 		shape[0] = to - from
+		each := len(data) / rows
+		data = data[from*each : to*each]
+		if lent && len(data) > 0 {
+			t, err := weir.Foreign(output.DType(), unsafe.Pointer(&data[0]), weir.ReadOnly, nil, shape...)
+			if err != nil {
+				return outputs, err
+			}
+			outputs = append(outputs, t)
+			continue
+		}
 		t, err := g.tensor(output.DType(), shape)
 		if err != nil {
 			return outputs, err
 		}
 		outputs = append(outputs, t)
-		each := len(data) / rows
-		copy(t.Bytes(), data[from*each:to*each])
+		copy(t.Bytes(), data)
 	}
 	return outputs, nil
 }

@@ -135,30 +135,36 @@ func (x *exchange) infer(ctx context.Context, r *oip.Request) (response *oip.Res
 	}
 	o.phases.Queue = time.Since(began) - o.phases.Input
 	defer x.server.ledger.Settle() // the run's memory is idle then, if others wait for it
-	out, joined, err := run(ctx, v, in, dims)
+	response = &oip.Response{Model: v.Model, Version: v.Name(), ID: r.ID}
+	failed := error(nil) // of an output, not of the run
+	o.joined, err = run(ctx, v, in, dims, func(out weir.Outputs) error {
+		o.phases.Infer = time.Since(began) - o.phases.Input - o.phases.Queue
+		for i, w := range wanted {
+			if failed = guarded(func() error {
+				t, err := x.output(out, w, places[i])
+				response.Outputs = append(response.Outputs, t)
+				return err
+			}); failed != nil {
+				return failed
+			}
+		}
+		return nil
+	})
 	v.Done()
-	o.phases.Infer = time.Since(began) - o.phases.Input - o.phases.Queue
+	if failed != nil {
+		return nil, failed
+	}
 	if err != nil {
+		o.phases.Infer = time.Since(began) - o.phases.Input - o.phases.Queue
 		if short := shortened(r); short != nil {
 			err = short // the run's fault was an access to it
 		}
 		return nil, x.sizes(v, dims, err)
 	}
-	response = &oip.Response{Model: v.Model, Version: v.Name(), ID: r.ID}
-	for i, w := range wanted {
-		if err := guarded(func() error {
-			t, err := x.output(out, w, places[i])
-			response.Outputs = append(response.Outputs, t)
-			return err
-		}); err != nil {
-			return nil, errors.Join(err, out.Close())
-		}
-	}
-	err = out.Close()
 	x.closeInputs()
 	o.phases.Output = time.Since(began) - o.phases.Input - o.phases.Queue - o.phases.Infer
-	o.joined, o.rows = joined, rowsOf(r)
-	return response, err
+	o.rows = rowsOf(r)
+	return response, nil
 }
 
 // rowsOf returns the rows of a request, 1 if its first input has no axis.
@@ -169,26 +175,22 @@ func rowsOf(r *oip.Request) int {
 	return 1
 }
 
-// run runs a request, together with others if it may be joined.
-func run(ctx context.Context, v *catalogue.Version, in weir.Inputs, dims weir.Dims) (out weir.Outputs, joined bool,
-	err error) {
+// run runs a request, together with others if it may be joined, and calls use with its outputs, which are invalid then.
+func run(ctx context.Context, v *catalogue.Version, in weir.Inputs, dims weir.Dims, use func(weir.Outputs) error) (
+	joined bool, err error) {
 	if rows := dims[v.Rows]; v.Batcher != nil && rows > 0 && rows <= int64(v.MostRows) {
-		results, err := v.Batcher.Run(ctx, in)
-		if err != nil {
-			return nil, true, cause(ctx, err)
-		}
-		return results, true, nil
+		return true, cause(ctx, v.Batcher.RunWith(ctx, in, use))
 	}
-	results, err := v.Program.Run(ctx, in)
+	out, err := v.Program.Run(ctx, in)
 	if err != nil {
-		return nil, false, cause(ctx, err)
+		return false, cause(ctx, err)
 	}
-	return results, false, nil
+	return false, errors.Join(use(out), out.Close())
 }
 
 // cause replaces the error of a context that has ended by its cause.
 func cause(ctx context.Context, err error) error {
-	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return fmt.Errorf("%w (%w)", context.Cause(ctx), err)
 	}
 	return err

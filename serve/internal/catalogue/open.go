@@ -83,7 +83,8 @@ func (v *Version) join(s settings) {
 		v.Unbatched = err.Error()
 		return
 	}
-	most := int64(cmp.Or(s.rows, defaultRows))
+	most := int64(cmp.Or(s.preferred, s.rows, defaultRows))
+	s.batch.Measured = s.preferred == 0
 	for _, d := range v.Program.Dims() {
 		if d.Name == rows {
 			most = min(most, d.Max)

@@ -138,9 +138,11 @@ func (a *account) Give(bytes int64) {
 type settings struct {
 	options weir.Options
 	rows    int // the most rows of a joined run; 0: the default
-	off     string
-	batch   batch.Options
-	queue   queueOptions
+	// preferred is the rows of a joined run, if a configuration prefers some: measured times do not make them fewer.
+	preferred int
+	off       string
+	batch     batch.Options
+	queue     queueOptions
 }
 
 // defaults of settings.
@@ -176,6 +178,12 @@ func settingsOf(c *oip.ModelConfig) (s settings, err error) {
 	if d := c.GetDynamicBatching(); d != nil {
 		s.batch.Wait = time.Duration(d.MaxQueueDelayMicroseconds) * time.Microsecond
 		s.queue = queueOptionsOf(d)
+		for _, rows := range d.PreferredBatchSize {
+			if rows < 1 || c.MaxBatchSize > 0 && rows > c.MaxBatchSize {
+				return s, fmt.Errorf("config.pbtxt: preferred_batch_size is %d, and max_batch_size %d", rows, c.MaxBatchSize)
+			}
+			s.preferred = max(s.preferred, int(rows))
+		}
 	}
 	return s, s.parameters(c)
 }

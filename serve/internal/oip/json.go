@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 )
 
@@ -16,21 +18,52 @@ func (s *span) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// UnmarshalJSON reads parameters, whose values are strings, booleans and numbers.
+// UnmarshalJSON reads parameters, whose values are strings, booleans and numbers, from valid JSON.
 func (p *Parameters) UnmarshalJSON(text []byte) error {
-	var raw map[string]span
-	if err := json.Unmarshal(text, &raw); err != nil {
-		return err
+	n := numbers{text: text}
+	if *p = nil; n.next() == 'n' { // null
+		return nil
 	}
-	*p = make(Parameters, len(raw))
-	for name, value := range raw {
-		v, err := scalar(value)
+	if n.next() != '{' {
+		return fmt.Errorf("parameters are %.20s, which is no object", text)
+	}
+	*p = Parameters{}
+	for n.at++; n.next() != '}'; {
+		name, err := scalar(n.token())
 		if err != nil {
+			return err
+		}
+		n.next()
+		n.at++ // the colon
+		n.space()
+		if (*p)[name.(string)], err = scalar(n.token()); err != nil {
 			return fmt.Errorf("parameter %q %w", name, err)
 		}
-		(*p)[name] = v
+		if n.next() == ',' {
+			n.at++
+		}
 	}
 	return nil
+}
+
+// token returns the string, number or word that is next in valid JSON, or what opens an object or an array.
+func (n *numbers) token() span {
+	from := n.at
+	for n.at++; n.at < len(n.text); n.at++ {
+		c := n.text[n.at]
+		switch {
+		case n.text[from] != '"':
+			if c == ',' || c == '}' || c == ' ' || c == '\n' || c == '\t' || c == '\r' {
+				return span(n.text[from:n.at])
+			}
+		case c == '\\':
+			n.at++
+		case c == '"':
+			n.at++
+			return span(n.text[from:n.at])
+		}
+	}
+	return span(n.text[from:])
 }
 
 // scalar reads a string, boolean or number of valid JSON text. A number is an int64 if it is one.
@@ -39,6 +72,9 @@ func scalar(text span) (any, error) {
 	case len(text) == 0 || text[0] == '{' || text[0] == '[' || text[0] == 'n':
 		return nil, errors.New("is no string, boolean or number")
 	case text[0] == '"':
+		if plain(string(text[1 : len(text)-1])) {
+			return string(text[1 : len(text)-1]), nil
+		}
 		var s string
 		err := json.Unmarshal(text, &s)
 		return s, err
@@ -53,6 +89,16 @@ func scalar(text span) (any, error) {
 		return nil, fmt.Errorf("is %s, which is out of range", text)
 	}
 	return f, nil
+}
+
+// plain reports whether a string is the same within the quotes of JSON text.
+func plain(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+			return false
+		}
+	}
+	return true
 }
 
 // jsonRequest is the JSON text of a Request.
@@ -217,8 +263,27 @@ func textual(t *Tensor) error {
 	return nil
 }
 
-// AppendJSON appends a value that encoding/json can encode.
+// AppendJSON appends a value that encoding/json can encode, with the same text.
 func AppendJSON(text []byte, value any) []byte {
+	switch v := value.(type) {
+	case string:
+		if plain(v) {
+			return append(append(append(text, '"'), v...), '"')
+		}
+	case int64:
+		return strconv.AppendInt(text, v, 10)
+	case bool:
+		return strconv.AppendBool(text, v)
+	case Parameters:
+		text = append(text, '{')
+		for i, name := range slices.Sorted(maps.Keys(v)) {
+			if i > 0 {
+				text = append(text, ',')
+			}
+			text = AppendJSON(append(AppendJSON(text, name), ':'), v[name])
+		}
+		return append(text, '}')
+	}
 	encoded, err := json.Marshal(value)
 	if err != nil {
 		panic(err) // strings, and maps of strings, booleans and numbers
