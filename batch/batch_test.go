@@ -509,11 +509,14 @@ func TestRunWith(t *testing.T) {
 	if s := b.Stats(); s.InFlight != 0 {
 		t.Errorf("%d rows in flight", s.InFlight)
 	}
-	for range 2 { // both calls are free
-		out, err := p.Run(t.Context(), inputs(t, 0, 1, 1))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer out.Close()
+	first, err := p.Run(t.Context(), inputs(t, 0, 1, 1)) // both calls are free
+	if err != nil {
+		t.Fatal(err)
 	}
+	defer first.Close()
+	second, err := p.Run(t.Context(), inputs(t, 0, 1, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close()
 }

@@ -17,8 +17,8 @@ import (
 
 // The limits of an installation, in bytes.
 const (
-	maxModuleZip = 13 << 19
-	maxCommand   = 24 << 20
+	maxModuleZip = 14 << 19
+	maxCommand   = 25 << 20
 )
 
 // TestInstall packs the module as a proxy serves it, installs the command from it with only the modules that are
