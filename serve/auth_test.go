@@ -1,6 +1,7 @@
 package serve_test
 
 import (
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -68,6 +69,20 @@ func TestTokens(t *testing.T) {
 	if status.Code(err1) != codes.Unauthenticated || status.Code(err2) != codes.Unauthenticated ||
 		status.Code(err3) != codes.InvalidArgument {
 		t.Errorf("%v; %v; %v", err1, err2, err3)
+	}
+	r, err := http.NewRequest("GET", h.URL+"/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer one")
+	a, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Body.Close()
+	text, err := io.ReadAll(a.Body)
+	if want := `weir_requests_failed_total{reason="token"} 37`; err != nil || !strings.Contains(string(text), want) {
+		t.Errorf("the metrics lack %s: %v", want, err)
 	}
 }
 

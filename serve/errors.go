@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -155,6 +157,33 @@ func grpcError(err error) error {
 		return nil
 	}
 	return failureOf(err).grpc().Err()
+}
+
+// counted is an error that the counters of a version have.
+type counted struct{ error }
+
+// Unwrap returns the error.
+func (e *counted) Unwrap() error { return e.error }
+
+// earlyReasons are the reasons why a request fails before it reaches a version: the kinds that answers have, and
+// token.
+var earlyReasons = [...]string{"internal", "token", "refused", "input", "unknown", "unavailable", "memory", "busy",
+	"timeout", "canceled", "closed", "budget", "unsupported"}
+
+// early counts the requests that failed before they reached a version, by index of earlyReasons.
+type early [len(earlyReasons)]atomic.Int64
+
+// add counts an error, unless it is nil or a version has counted it.
+func (e *early) add(err error) {
+	if _, ok := errors.AsType[*counted](err); ok || err == nil {
+		return
+	}
+	f := failureOf(err)
+	reason := f.Kind
+	if f.status == http.StatusUnauthorized {
+		reason = "token"
+	}
+	e[max(0, slices.Index(earlyReasons[:], reason))].Add(1)
 }
 
 // recent is the last errors, for the status page.

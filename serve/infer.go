@@ -101,6 +101,7 @@ func (x *exchange) infer(ctx context.Context, r *oip.Request) (response *oip.Res
 			f := failureOf(err)
 			v.Stats.Failed(f.Kind, time.Since(began))
 			x.server.errors.add(v.Model, f)
+			err = &counted{err}
 		}
 	}()
 	priority, _ := r.Parameters.Int("priority")

@@ -90,6 +90,8 @@ var (
 		"or a timeout), CANCELED, BACKEND (the run) or OTHER (the request).", "model", "version", "reason")
 	failuresByKind = describe("weir_request_failures_total", "Requests that failed, by the kind that answers have.",
 		"model", "version", "kind")
+	failedEarly = describe("weir_requests_failed_total", "Requests that failed before they reached a version of a model, "+
+		"by reason.", "reason")
 	requestSeconds = describe("weir_request_seconds", "Time that each request took that got its answer.",
 		"model", "version")
 	certificates = describe("weir_model_certificate", "1; the label formula is the model's certificate: the bytes "+
@@ -119,6 +121,9 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 		collectVersion(to, v)
 	}
 	c.collectLedger(to)
+	for i, reason := range earlyReasons {
+		to <- prometheus.MustNewConstMetric(failedEarly, prometheus.CounterValue, float64(c.server.early[i].Load()), reason)
+	}
 	states := map[string]int{"READY": 0, "UNAVAILABLE": 0}
 	for _, m := range c.server.catalogue.Index(false) {
 		if m.State != "" {

@@ -99,6 +99,9 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	post(t, h.URL+"/v2/models/digits/infer", nil, []byte(`{}`))
+	post(t, h.URL+"/v2/models/digits/infer", nil, []byte(`{"inputs":`))
+	post(t, h.URL+"/v2/models/nobody/infer", nil, []byte(`{"inputs":[]}`))
+	get(t, h.URL+"/v2/models/nobody")
 	const of = "{model=digits,version=1}"
 	got := scrape(t, h.URL)
 	for name, want := range map[string]float64{"nv_inference_request_success" + of: 3, "nv_inference_count" + of: 9,
@@ -106,7 +109,11 @@ func TestMetrics(t *testing.T) {
 		"nv_inference_request_failure{model=digits,reason=OTHER,version=1}":    1,
 		"nv_inference_request_failure{model=digits,reason=REJECTED,version=1}": 0,
 		"weir_request_failures_total{kind=input,model=digits,version=1}":       1,
-		"weir_ledger_limit_bytes": 1 << 30, "weir_ledger_waiting": 0, "weir_ledger_refusals_total": 0,
+		"weir_requests_failed_total{reason=input}":                             1,
+		"weir_requests_failed_total{reason=unknown}":                           2,
+		"weir_requests_failed_total{reason=token}":                             0,
+		"weir_ledger_limit_bytes":                                              1 << 30,
+		"weir_ledger_waiting":                                                  0, "weir_ledger_refusals_total": 0,
 		"weir_models{state=READY}": 3, "weir_models{state=UNAVAILABLE}": 0,
 		"nv_inference_request_success{model=" + hostile + ",version=2}": 0,
 		`nv_inference_request_success{model=\xff\xfe,version=1}`:        0,

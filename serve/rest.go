@@ -75,8 +75,8 @@ func (s *Server) routes(manage bool) http.Handler {
 	})
 	s.manageREST(mux, api)
 	s.operations(mux, manage)
-	mux.HandleFunc("POST /inference.GRPCInferenceService/ModelInfer", grpcCall(s.inferGRPC))
-	mux.HandleFunc("POST /inference.GRPCInferenceService/ModelStreamInfer", grpcCall(s.streamGRPC))
+	mux.HandleFunc("POST /inference.GRPCInferenceService/ModelInfer", s.grpcCall(s.inferGRPC))
+	mux.HandleFunc("POST /inference.GRPCInferenceService/ModelStreamInfer", s.grpcCall(s.streamGRPC))
 	mux.Handle("POST /inference.GRPCInferenceService/", s.rpc)
 	mux.Handle("POST /grpc.reflection.v1.ServerReflection/", s.rpc)
 	mux.Handle("POST /grpc.reflection.v1alpha.ServerReflection/", s.rpc)
@@ -109,6 +109,7 @@ func openToAll(path string) bool {
 // refuse answers with an error, as the request's protocol has it.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if isGRPC(r) {
+		s.early.add(err)
 		endGRPC(w, err)
 		return
 	}
@@ -128,6 +129,7 @@ func (s *Server) health(w http.ResponseWriter, ok bool, object map[string]any) {
 func (s *Server) reply(w http.ResponseWriter, m proto.Message, err error) {
 	w.Header().Set("Content-Type", "application/json")
 	if err != nil {
+		s.early.add(err)
 		f := failureOf(err)
 		if f.status == http.StatusTooManyRequests || f.status == http.StatusServiceUnavailable {
 			w.Header().Set("Retry-After", "1")

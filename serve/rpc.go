@@ -79,7 +79,8 @@ func deadline(r *http.Request) (context.Context, context.CancelFunc, error) {
 }
 
 // grpcCall returns the handler of a call, which gets a context with the call's timeout. The call ends with the error.
-func grpcCall(call func(ctx context.Context, w http.ResponseWriter, r *http.Request) error) http.HandlerFunc {
+func (s *Server) grpcCall(call func(ctx context.Context, w http.ResponseWriter,
+	r *http.Request) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !isGRPC(r) {
 			http.Error(w, "this path is gRPC's, which needs HTTP/2 and a content type application/grpc",
@@ -91,6 +92,7 @@ func grpcCall(call func(ctx context.Context, w http.ResponseWriter, r *http.Requ
 			defer cancel()
 			err = call(ctx, w, r)
 		}
+		s.early.add(err)
 		endGRPC(w, err)
 	}
 }
@@ -241,6 +243,7 @@ func (s *Server) streamOne(ctx context.Context, w http.ResponseWriter, r *http.R
 	http.NewResponseController(w).SetReadDeadline(time.Time{})
 	request, response, err := x.answerProto(ctx, message)
 	if err != nil {
+		s.early.add(err)
 		answer := &oip.ModelStreamInferResponse{ErrorMessage: failureOf(err).Text,
 			InferResponse: &oip.ModelInferResponse{}}
 		if request != nil {

@@ -98,6 +98,7 @@ type Server struct {
 	stop      context.CancelFunc
 	ended     sync.WaitGroup
 	errors    recent
+	early     early
 	traces    tracing
 }
 

@@ -33,22 +33,28 @@ func (a *service) register(g grpc.ServiceRegistrar) {
 		d.Methods[i].Handler = func(srv any, ctx context.Context, decode func(any) error,
 			interceptor grpc.UnaryServerInterceptor) (any, error) {
 			if err := a.allowed(ctx, path); err != nil {
-				return nil, grpcError(err)
+				return nil, a.failed(err)
 			}
 			out, err := m.Handler(srv, ctx, decode, interceptor)
-			return out, grpcError(err)
+			return out, a.failed(err)
 		}
 	}
 	d.Streams = slices.Clone(d.Streams)
 	for i, m := range d.Streams {
 		d.Streams[i].Handler = func(srv any, stream grpc.ServerStream) error {
 			if err := a.allowed(stream.Context(), "/"+d.ServiceName+"/"+m.StreamName); err != nil {
-				return grpcError(err)
+				return a.failed(err)
 			}
-			return grpcError(m.Handler(srv, stream))
+			return a.failed(m.Handler(srv, stream))
 		}
 	}
 	g.RegisterService(&d, a)
+}
+
+// failed counts an error, and returns it as grpc-go expects it.
+func (a *service) failed(err error) error {
+	a.server.early.add(err)
+	return grpcError(err)
 }
 
 // allowed returns an error unless the call has a token of the server, or needs none.
