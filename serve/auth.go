@@ -22,11 +22,16 @@ func (s *Server) allowed(header string) error {
 	if len(s.tokens) == 0 {
 		return nil
 	}
-	scheme, token, _ := strings.Cut(header, " ")
-	if strings.EqualFold(scheme, "bearer") && s.tokens[sha256.Sum256([]byte(strings.TrimSpace(token)))] {
+	if token, ok := bearer(header); ok && s.tokens[sha256.Sum256([]byte(token))] {
 		return nil
 	}
 	return &refusal{http.StatusUnauthorized, codes.Unauthenticated, "the request needs a bearer token of this server"}
+}
+
+// bearer returns the token of a header.
+func bearer(header string) (token string, ok bool) {
+	scheme, token, _ := strings.Cut(header, " ")
+	return strings.TrimSpace(token), strings.EqualFold(scheme, "bearer")
 }
 
 // elsewhere is the error of a management call on a listener that does not answer them.

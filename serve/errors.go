@@ -86,6 +86,9 @@ func failureOf(err error) *failure {
 	if _, ok := errors.AsType[*oip.Error](err); ok {
 		return set("input", http.StatusBadRequest, codes.InvalidArgument)
 	}
+	if _, ok := errors.AsType[*catalogue.SequenceError](err); ok {
+		return set("sequence", http.StatusBadRequest, codes.InvalidArgument)
+	}
 	if e, ok := errors.AsType[*refusal](err); ok {
 		return set("refused", e.status, e.code)
 	}

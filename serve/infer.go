@@ -111,11 +111,20 @@ func (x *exchange) infer(ctx context.Context, r *oip.Request) (response *oip.Res
 		ctx, cancel = context.WithTimeoutCause(ctx, wait, errTimeout)
 		defer cancel()
 	}
+	step, err := x.step(ctx, v, r)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = step.Done(err) }()
+	waited := time.Since(began)
 	var in weir.Inputs
 	if err := guarded(func() (err error) {
 		in, err = x.inputs(v, r)
 		return err
 	}); err != nil {
+		return nil, err
+	}
+	if err := step.Arguments(in); err != nil {
 		return nil, err
 	}
 	wanted, err := wantedOf(v, r)
@@ -130,7 +139,10 @@ func (x *exchange) infer(ctx context.Context, r *oip.Request) (response *oip.Res
 	if err != nil {
 		return nil, x.sizes(v, dims, err)
 	}
-	o.phases.Input = time.Since(began)
+	if err := step.Begin(dims); err != nil {
+		return nil, err
+	}
+	o.phases.Input = time.Since(began) - waited
 	if err := v.Enter(ctx, int(priority), x.from); err != nil {
 		return nil, err
 	}
@@ -139,6 +151,7 @@ func (x *exchange) infer(ctx context.Context, r *oip.Request) (response *oip.Res
 	response = &oip.Response{Model: v.Model, Version: v.Name(), ID: r.ID}
 	failed := error(nil) // of an output, not of the run
 	o.joined, err = run(ctx, v, in, dims, func(out weir.Outputs) error {
+		step.Ran(nil)
 		o.phases.Infer = time.Since(began) - o.phases.Input - o.phases.Queue
 		for i, w := range wanted {
 			if failed = guarded(func() error {
@@ -149,13 +162,15 @@ func (x *exchange) infer(ctx context.Context, r *oip.Request) (response *oip.Res
 				return failed
 			}
 		}
-		return nil
+		failed = step.Keep(out)
+		return failed
 	})
 	v.Done()
 	if failed != nil {
 		return nil, failed
 	}
 	if err != nil {
+		step.Ran(err)
 		o.phases.Infer = time.Since(began) - o.phases.Input - o.phases.Queue
 		if short := shortened(r); short != nil {
 			err = short // the run's fault was an access to it
@@ -271,7 +286,9 @@ func wantedOf(v *catalogue.Version, r *oip.Request) ([]want, error) {
 	var list []want
 	if len(r.Outputs) == 0 {
 		for i, info := range v.Outputs {
-			list = append(list, want{Wanted: oip.Wanted{Name: info.Name, Binary: r.AllBinary}, info: info, at: i})
+			if !v.Hidden(i) {
+				list = append(list, want{Wanted: oip.Wanted{Name: info.Name, Binary: r.AllBinary}, info: info, at: i})
+			}
 		}
 		return list, nil
 	}

@@ -99,6 +99,10 @@ var (
 	modelBytes = describe("weir_model_bytes", "Bytes that a version holds: fixed (weights and code), and calls.",
 		"model", "version", "kind")
 	modelStates  = describe("weir_models", "Models of the folder and their versions, by state.", "state")
+	sequences    = versionMetric("weir_sequences", "Sequences that are alive.")
+	stateBytes   = versionMetric("weir_sequence_bytes", "Bytes of the states of sequences.")
+	started      = versionMetric("weir_sequences_started_total", "Sequences that have started.")
+	idled        = versionMetric("weir_sequences_idle_total", "Sequences that ended because they were idle.")
 	ledgerLimit  = describe("weir_ledger_limit_bytes", "The limit of models, runs and bodies.")
 	ledgerBytes  = describe("weir_ledger_bytes", "Bytes that the ledger has, by account.", "kind", "account")
 	measured     = describe("weir_measured_bytes", "The bytes that the process holds, which the ledger must equal.")
@@ -119,6 +123,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	c.programs.Collect(to)
 	for _, v := range versions {
 		collectVersion(to, v)
+		collectSequences(to, v)
 	}
 	c.collectLedger(to)
 	for i, reason := range earlyReasons {
@@ -207,6 +212,22 @@ func collectVersion(to chan<- prometheus.Metric, v *catalogue.Version) {
 	fixed, calls := v.Bytes()
 	to <- prometheus.MustNewConstMetric(modelBytes, prometheus.GaugeValue, float64(fixed), model, version, "fixed")
 	to <- prometheus.MustNewConstMetric(modelBytes, prometheus.GaugeValue, float64(calls), model, version, "calls")
+}
+
+// collectSequences sends what is known of a version's sequences, if it has any.
+func collectSequences(to chan<- prometheus.Metric, v *catalogue.Version) {
+	if v.Sequences == nil {
+		return
+	}
+	s, model, version := v.Sequences.Stats(), label(v.Model), v.Name()
+	for _, m := range []struct {
+		metric *prometheus.Desc
+		kind   prometheus.ValueType
+		value  float64
+	}{{sequences, prometheus.GaugeValue, float64(s.Alive)}, {stateBytes, prometheus.GaugeValue, float64(s.Bytes)},
+		{started, prometheus.CounterValue, float64(s.Started)}, {idled, prometheus.CounterValue, float64(s.Idle)}} {
+		to <- prometheus.MustNewConstMetric(m.metric, m.kind, m.value, model, version)
+	}
 }
 
 // certificateOf returns the formula of the bytes that a version takes with all its calls.

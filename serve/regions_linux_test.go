@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weirml/weir/serve"
 )
@@ -64,5 +65,34 @@ func TestSharedMemoryCutShort(t *testing.T) {
 	}
 	if status, text := inferRows(t, h.URL, "digits", "", 2); status != 200 {
 		t.Errorf("at the end: status %d, %s", status, text)
+	}
+}
+
+// TestSequenceEnds: a step that fails after its run has changed a state in place ends the sequence, and says so; a
+// state that is copied stays as it was.
+func TestSequenceEnds(t *testing.T) {
+	_, h := start(t, serve.Options{Folder: stateful(t, time.Minute)})
+	key := fmt.Sprintf("weir-test-%d", os.Getpid())
+	path := filepath.Join("/dev/shm", key)
+	if err := os.WriteFile(path, make([]byte, 64), 0o600); err != nil {
+		t.Skipf("there is no shared memory: %v", err)
+	}
+	t.Cleanup(func() { os.Remove(path) })
+	if status, _, body := post(t, h.URL+"/v2/systemsharedmemory/region/r/register", nil,
+		fmt.Appendf(nil, `{"key":"/%s","offset":0,"byte_size":64}`, key)); status != 200 {
+		t.Fatalf("register: status %d, %s", status, body)
+	}
+	const short = `,"outputs":[{"name":"y","parameters":{"shared_memory_region":"r","shared_memory_byte_size":2}}]`
+	for model, want := range map[string]string{"sum_f32": "has ended", "list": "[3]"} {
+		stepREST(t, h.URL, model, "1", true, false, "", 1)
+		status, _, text := stepREST(t, h.URL, model, "1", false, false, short, 1)
+		if status != 400 || !strings.Contains(text, "shared memory 2") ||
+			strings.Contains(text, "has ended") != (model != "list") {
+			t.Errorf("%s: status %d, %s", model, status, text)
+		}
+		if _, _, next := stepREST(t, h.URL, model, "1", false, false, "", 2); !strings.Contains(next+text, want) ||
+			strings.Contains(next, "START") != (model != "list") {
+			t.Errorf("%s, the next step: %s", model, next)
+		}
 	}
 }

@@ -101,7 +101,7 @@ func (a *service) ModelReady(_ context.Context, r *oip.ModelReadyRequest) (*oip.
 func (a *service) ServerMetadata(context.Context, *oip.ServerMetadataRequest) (*oip.ServerMetadataResponse, error) {
 	return &oip.ServerMetadataResponse{Name: "weir", Version: Version, Extensions: []string{"classification",
 		"model_repository", "schedule_policy", "model_configuration", "system_shared_memory", "binary_tensor_data",
-		"parameters", "statistics", "trace", "logging"}}, nil
+		"parameters", "sequence", "statistics", "trace", "logging"}}, nil
 }
 
 // ModelMetadata tells a model's versions, inputs and outputs.
@@ -120,8 +120,10 @@ func (a *service) ModelMetadata(_ context.Context, r *oip.ModelMetadataRequest) 
 	for _, info := range v.Inputs {
 		m.Inputs = append(m.Inputs, metadataOf(info))
 	}
-	for _, info := range v.Outputs {
-		m.Outputs = append(m.Outputs, metadataOf(info))
+	for i, info := range v.Outputs {
+		if !v.Hidden(i) {
+			m.Outputs = append(m.Outputs, metadataOf(info))
+		}
 	}
 	return m, nil
 }

@@ -140,8 +140,8 @@ func (c *Catalogue) key(from source, s settings) string {
 	}
 	p := weir.HostProcessor()
 	h := sha256.New()
-	fmt.Fprintf(h, "%q\n%s\n%d %d %v %d %d\n%s %v\n%s\n", path, from.state, s.options.Calls, s.options.Budget,
-		s.options.Dims, s.options.Precision, c.options.Threads, p.CPU, p.Features, build())
+	fmt.Fprintf(h, "%q\n%s\n%d %d %v %d %d\n%s %v\n%s\n%s", path, from.state, s.options.Calls, s.options.Budget,
+		s.options.Dims, s.options.Precision, c.options.Threads, p.CPU, p.Features, build(), s.states)
 	return c.ownArtefacts() + hex.EncodeToString(h.Sum(nil)[:16])
 }
 

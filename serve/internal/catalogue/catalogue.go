@@ -37,6 +37,7 @@ type Options struct {
 type Catalogue struct {
 	options Options
 	ledger  *ledger.Ledger
+	states  *ledger.Buffers // of sequences
 
 	loading sync.Mutex // one load or unload at a time
 
@@ -62,7 +63,8 @@ type failure struct {
 
 // New returns a catalogue without models. Start loads them.
 func New(l *ledger.Ledger, o Options) *Catalogue {
-	c := &Catalogue{options: o, ledger: l, models: map[string]*model{}}
+	c := &Catalogue{options: o, ledger: l, models: map[string]*model{},
+		states: ledger.NewBuffers(l.Account(ledger.Sequence, "sequences"), 0)}
 	l.Idle(ledger.Call, c.Trim)
 	return c
 }

@@ -2,7 +2,9 @@ package catalogue
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/weirml/weir"
@@ -65,7 +67,7 @@ func (c *Catalogue) warm(ctx context.Context, v *Version) error {
 }
 
 // warmOnce runs the program once.
-func (v *Version) warmOnce(ctx context.Context, w *oip.ModelWarmup) error {
+func (v *Version) warmOnce(ctx context.Context, w *oip.ModelWarmup) (err error) {
 	in := weir.Inputs{}
 	defer func() {
 		for _, a := range in {
@@ -101,9 +103,17 @@ func (v *Version) warmOnce(ctx context.Context, w *oip.ModelWarmup) error {
 			return err
 		}
 	}
-	out, err := v.Program.Run(ctx, in)
+	step, err := v.Sequences.alone(ctx)
 	if err != nil {
 		return err
 	}
-	return out.Close()
+	args := maps.Clone(in)
+	err = step.Arguments(args)
+	if err == nil {
+		var out *weir.Results
+		if out, err = v.Program.Run(ctx, args); err == nil {
+			err = errors.Join(step.Keep(out), out.Close())
+		}
+	}
+	return step.Done(err)
 }

@@ -39,7 +39,10 @@ func (v *Version) Completed() *oip.ModelConfig {
 		}
 	}
 	if len(c.Output) == 0 {
-		for _, info := range v.Outputs {
+		for i, info := range v.Outputs {
+			if v.Hidden(i) {
+				continue
+			}
 			c.Output = append(c.Output, &oip.ModelOutput{Name: info.Name, DataType: oip.ConfigType(info.DType),
 				Dims: dimsOf(info, batched)})
 		}

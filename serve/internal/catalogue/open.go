@@ -38,6 +38,9 @@ func (c *Catalogue) open(ctx context.Context, f *found, n int64) (v *Version, er
 	if err := v.check(f.config); err != nil {
 		return v, err
 	}
+	if err := v.sequence(f.config, c.states, cmp.Or(s.queue.most, defaultQueue)); err != nil {
+		return v, err
+	}
 	v.measure()
 	if call, err := v.CallBytes(v.smallest()); err == nil { // otherwise only a run knows
 		if err := v.account.calls.Require(call); err != nil {
@@ -59,7 +62,13 @@ func (v *Version) load(ctx context.Context, path string, o weir.Options) (err er
 	if v.model, err = weir.LoadContext(ctx, path); err != nil {
 		return err
 	}
-	if v.Program, err = weir.Compile(ctx, v.model, o); err != nil {
+	o.States = inPlace(v.model, v.Config)
+	v.Program, err = weir.Compile(ctx, v.model, o)
+	if err != nil && len(o.States) > 0 && !errors.Is(err, weir.ErrMemory) && ctx.Err() == nil {
+		o.States = nil // they are copied at each step then
+		v.Program, err = weir.Compile(ctx, v.model, o)
+	}
+	if err != nil {
 		err = errors.Join(err, v.model.Close())
 		v.model = nil
 		return err

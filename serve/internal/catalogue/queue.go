@@ -135,7 +135,11 @@ func (v *Version) Done() {
 func (v *Version) Waiting() int {
 	v.queue.mu.Lock()
 	defer v.queue.mu.Unlock()
-	return v.queue.waiting
+	waiting := v.queue.waiting
+	if v.Sequences != nil {
+		waiting += v.Sequences.Stats().Waiting
+	}
+	return waiting
 }
 
 // Timeout returns how long a request waits at most, 0 for as long as its client does. own is the request's own timeout,

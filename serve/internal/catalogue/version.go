@@ -29,6 +29,7 @@ type Version struct {
 	Rows            string // the name of the dimension along which requests are joined
 	MostRows        int    // of a request that is joined
 	Inputs, Outputs []weir.Info
+	Sequences       *Sequences // nil: the model has none
 	Stats           Stats
 	Loaded          time.Time
 	Took            time.Duration // from the file to the program
@@ -41,6 +42,7 @@ type Version struct {
 	queue   queue
 	sizes   []weir.Size // by output
 	sized   []bool      // by output: whether sizes has it
+	hidden  []bool      // by output: whether it is a state that only those get who ask for it; nil: none is
 
 	mu       sync.Mutex
 	users    int
@@ -91,6 +93,7 @@ func (v *Version) drain() error {
 
 // close releases everything that the version holds.
 func (v *Version) close() (err error) {
+	v.Sequences.close()
 	if v.Batcher != nil {
 		err = v.Batcher.Close()
 	}
@@ -141,6 +144,7 @@ type settings struct {
 	// preferred is the rows of a joined run, if a configuration prefers some: measured times do not make them fewer.
 	preferred int
 	off       string
+	states    string // of sequences: their inputs and outputs
 	batch     batch.Options
 	queue     queueOptions
 }
@@ -158,8 +162,6 @@ func settingsOf(c *oip.ModelConfig) (s settings, err error) {
 		return s, errors.New("config.pbtxt: ensemble_scheduling is not supported; compose models in a client or in Go")
 	case c.MaxBatchSize < 0:
 		return s, fmt.Errorf("config.pbtxt: max_batch_size is %d", c.MaxBatchSize)
-	case c.GetSequenceBatching() != nil:
-		return s, errors.New("config.pbtxt: sequence_batching is not supported; keep the state in the client")
 	case c.ResponseCache.GetEnable():
 		return s, errors.New("config.pbtxt: response_cache is not supported")
 	}
@@ -185,8 +187,19 @@ func settingsOf(c *oip.ModelConfig) (s settings, err error) {
 			s.preferred = max(s.preferred, int(rows))
 		}
 	}
-	return s, s.parameters(c)
+	if c.GetSequenceBatching() != nil {
+		s.off = "requests of a sequence run one by one"
+		err = sequenceSettings(c)
+		for _, st := range c.GetSequenceBatching().GetState() {
+			s.states += fmt.Sprintf("%q %q\n", st.InputName, st.OutputName)
+		}
+	}
+	return s, errors.Join(err, s.parameters(c))
 }
+
+// Hidden reports whether an output, by index, is a state of sequences that the configuration does not list as an
+// output: a request gets it by its name alone.
+func (v *Version) Hidden(i int) bool { return v.hidden != nil && v.hidden[i] }
 
 // parameters reads the settings that only Weir has.
 func (s *settings) parameters(c *oip.ModelConfig) error {
@@ -212,7 +225,7 @@ func (s *settings) parameters(c *oip.ModelConfig) error {
 			if text != "on" && text != "off" {
 				return fmt.Errorf("%w; it may be on or off", bad)
 			}
-			if text == "off" {
+			if text == "off" && s.off == "" {
 				s.off = "config.pbtxt turns it off"
 			}
 		case "weir.dims": // n=1..16,m=3

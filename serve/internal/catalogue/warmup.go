@@ -54,17 +54,22 @@ func randomize(t *weir.Tensor) {
 	}
 }
 
+// folder returns the folder beside the model's versions, or that of its file.
+func (v *Version) folder() string {
+	folder := filepath.Dir(v.source.path)
+	if filepath.Base(folder) == v.Name() && filepath.Base(filepath.Dir(folder)) == v.Model {
+		folder = filepath.Dir(folder)
+	}
+	return folder
+}
+
 // read reads a tensor from a file of the folder warmup beside the model's versions, and from nowhere else. The file has
 // the elements of one row, which all rows get, or those of all rows.
 func (v *Version) read(t *weir.Tensor, name string) error {
 	if t.DType() == weir.StringType {
 		return fmt.Errorf("input_data_file %q: strings are not read from files; use zero_data", name)
 	}
-	folder := filepath.Dir(v.source.path)
-	if filepath.Base(folder) == v.Name() && filepath.Base(filepath.Dir(folder)) == v.Model {
-		folder = filepath.Dir(folder)
-	}
-	root, err := os.OpenRoot(filepath.Join(folder, "warmup"))
+	root, err := os.OpenRoot(filepath.Join(v.folder(), "warmup"))
 	if err != nil {
 		return fmt.Errorf("input_data_file %q: %w", name, err)
 	}

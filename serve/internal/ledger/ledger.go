@@ -1,11 +1,12 @@
 // Package ledger divides a server's memory. Everything that the server holds outside Go's heap is taken from one limit
 // before it is allocated: a take waits for room, asks for idle memory to be released, or is refused with the numbers.
 //
-// Memory is of five kinds, and owners wait for it in an order that excludes deadlocks. The memory of a model is held
+// Memory is of six kinds, and owners wait for it in an order that excludes deadlocks. The memory of a model is held
 // until it is unloaded. The owner of a request's body may wait for the memory of its response, the owner of a response
 // for that of joined requests, and the owner of these for a call; a call needs nothing else to end. All bodies get at
 // most an eighth of what models leave, all responses and all joined requests another each, and a call at most the
-// rest, so that every wait for a call ends.
+// rest, so that every wait for a call ends. The states of sequences are held between requests, so that nobody waits
+// for them: they get at most half of the calls' part, and a call gets at most what they leave of it.
 package ledger
 
 import (
@@ -29,11 +30,14 @@ const (
 	Body                 // requests, also idle buffers for them
 	Response             // responses, also idle buffers for them
 	Joined               // the inputs and results of joined requests
+	Sequence             // the states of sequences; takes of it do not wait
 	kinds
 )
 
 // String returns the kind's name, for metrics and errors.
-func (k Kind) String() string { return [...]string{"model", "call", "body", "response", "joined"}[k] }
+func (k Kind) String() string {
+	return [...]string{"model", "call", "body", "response", "joined", "sequence"}[k]
+}
 
 // Ledger is the list of a server's memory. Any goroutine may use it.
 type Ledger struct {
@@ -63,7 +67,7 @@ type Refused struct {
 	Account     string // the name of the account
 	Need        int64  // the bytes that were asked for
 	Limit       int64  // the bytes that this kind may have at most, beside the loaded models
-	Held        int64  // the bytes that the ledger holds
+	Held        int64  // the bytes that the ledger holds; of a sequence: that states hold
 	Never       bool   // it does not fit even when nothing else runs
 	Waited      error  // the context's error, if the take waited
 	Reclaimable int64  // of a model: the bytes of the other models
@@ -111,6 +115,10 @@ func (l *Ledger) atMost(kind Kind) int64 {
 // never returns the error of a take that does not fit even when nothing else runs, under the lock.
 func (l *Ledger) never(a *Account, bytes int64) error {
 	l.refusals++
+	if states := l.held[Sequence]; a.kind == Call && bytes <= l.most(Call)+states {
+		return &Refused{Kind: a.kind, Account: a.name, Need: bytes, Limit: l.limit, Held: l.sum(),
+			Waited: fmt.Errorf("sequences hold %d bytes", states)}
+	}
 	return &Refused{Kind: a.kind, Account: a.name, Need: bytes, Limit: l.atMost(a.kind), Held: l.sum(), Never: true,
 		Reclaimable: l.held[Model]}
 }
@@ -202,7 +210,8 @@ func (a *Account) Held() int64 {
 	return a.held
 }
 
-// Most returns the bytes that an account of a kind could hold now if no other call ran and no body was held.
+// Most returns the bytes that an account of a kind could hold now if no other call ran and no body was held. States of
+// sequences stay held, as models do.
 func (l *Ledger) Most(kind Kind) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -216,17 +225,24 @@ const leastReserve = 8 * slabBytes
 // most is Most, under the lock. For models it is what all of them may hold together.
 func (l *Ledger) most(kind Kind) int64 {
 	free := l.limit - l.held[Model]
+	calls := free - free/8*3 // and the states of sequences
 	switch kind {
 	case Body, Response, Joined:
 		return free / 8
 	case Call:
-		return free - free/8*3
+		return calls - l.held[Sequence]
+	case Sequence:
+		return max(0, min(calls/2, calls-l.smallest()))
 	}
-	reserve := max(l.limit/8, leastReserve)
+	return max(0, l.limit-max(l.limit/8, leastReserve, reserveFor(l.smallest()+l.held[Sequence])))
+}
+
+// smallest returns the bytes of the largest of the models' smallest calls, under the lock.
+func (l *Ledger) smallest() (bytes int64) {
 	for _, call := range l.needs {
-		reserve = max(reserve, reserveFor(call))
+		bytes = max(bytes, min(call, 1<<60+1))
 	}
-	return max(0, l.limit-reserve)
+	return bytes
 }
 
 // fits reports whether bytes of a kind fit now, under the lock.
@@ -288,12 +304,16 @@ func (l *Ledger) leave(w *waiter, cause error) error {
 	*queue = slices.DeleteFunc(*queue, func(other *waiter) bool { return other == w })
 	l.refusals++
 	l.serve()
-	return &Refused{Kind: w.account.kind, Account: w.account.name, Need: w.bytes, Limit: l.limit, Held: l.sum(),
+	r := &Refused{Kind: w.account.kind, Account: w.account.name, Need: w.bytes, Limit: l.limit, Held: l.sum(),
 		Waited: cause}
+	if r.Kind == Sequence { // whose share is what was short
+		r.Limit, r.Held = l.most(Sequence), l.held[Sequence]
+	}
+	return r
 }
 
 // queues is the number of queues: models wait with calls.
-const queues = 4
+const queues = 5
 
 // queueOf returns the index of the queue for a kind: nobody waits behind an owner who may wait for it.
 func queueOf(kind Kind) int { return max(0, int(kind-Call)) }
