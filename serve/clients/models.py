@@ -16,9 +16,26 @@ def write(path, nodes, inputs, outputs, constants=()):
     """Writes a model; inputs and outputs are (name, the protocol's type, shape)."""
     def values(some):
         return [helper.make_tensor_value_info(name, TYPES[kind], shape) for name, kind, shape in some]
-    graph = helper.make_graph([helper.make_node(*n) for n in nodes], "g", values(inputs), values(outputs), list(constants))
+    graph = helper.make_graph([helper.make_node(*n[:3], **dict(*n[3:])) for n in nodes], "g", values(inputs), values(outputs), list(constants))
     path.parent.mkdir(parents=True, exist_ok=True)
     save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10), path)
+
+
+CONTROLS = """oldest { max_candidate_sequences: 4 }
+  control_input [ { name: "start" control [ { kind: CONTROL_SEQUENCE_START bool_false_true: [ false, true ] } ] },
+                  { name: "id" control [ { kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_STRING } ] } ]"""
+
+
+def stateful(root, name, nodes, inputs, outputs, kind, dims, first, more="direct { }"):
+    """Writes a model whose input state becomes its output next in each step of a sequence."""
+    write(root / name / "1" / "model.onnx", nodes, inputs, outputs)
+    (root / name / "config.pbtxt").write_text(f"""sequence_batching {{
+  max_sequence_idle_microseconds: 60000000
+  {more}
+  state [ {{ input_name: "state" output_name: "next" data_type: TYPE_{kind} dims: [ {dims} ]
+             initial_state: {{ data_type: TYPE_{kind} dims: [ {first} ] zero_data: true name: "zero" }} }} ]
+}}
+""")
 
 
 def constant(value):
@@ -41,4 +58,12 @@ def folder(root):
                   [constant(version)])
         if policy:
             (root / name / "config.pbtxt").write_text(f'name: "{name}"\nbackend: "onnxruntime"\nmax_batch_size: 8\n{policy}\n')
+    for kind in ("INT32", "FP32"):
+        stateful(root, f"sum_{kind.lower()}", [("Add", ["state", "x"], ["next"]), ("Identity", ["next"], ["y"])],
+                 [("x", kind, [1]), ("state", kind, [1])], [("y", kind, [1]), ("next", kind, [1])], kind, 1, 1)
+    stateful(root, "list", [("Concat", ["state", "x"], ["next"], {"axis": 0}), ("ReduceSum", ["next"], ["y"], {"keepdims": 1})],
+             [("x", "FP32", ["n"]), ("state", "FP32", ["p"])], [("y", "FP32", [1]), ("next", "FP32", ["q"])], "FP32", -1, 0)
+    stateful(root, "started", [("Where", ["start", "x", "state"], ["old"]), ("Add", ["old", "x"], ["next"]), ("Identity", ["next"], ["y"]), ("Identity", ["id"], ["who"])],
+             [("x", "FP32", [1]), ("state", "FP32", [1]), ("start", "BOOL", [1]), ("id", "BYTES", [1])], [("y", "FP32", [1]), ("next", "FP32", [1]), ("who", "BYTES", [1])],
+             "FP32", 1, 1, CONTROLS)
     (root / "broken.onnx").write_bytes(b"this is no model")

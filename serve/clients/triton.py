@@ -449,6 +449,67 @@ def parameters(c):
     c.digits(headers={"x-request-id": "a"})
 
 
+def steps(c, model, kind, number, count):
+    """The requests of a sequence, and what they must answer: the sums of the numbers so far."""
+    identity = number if number % 2 else f"sequence {number}"
+    values = [np.array([number * 100 + i], np.int32 if kind == "INT32" else np.float32) for i in range(count)]
+    return [({"model_name": model, "inputs": [c.input("x", kind, v)], "sequence_id": identity, "sequence_start": i == 0, "sequence_end": i == count - 1},
+             sum(values[:i + 1])) for i, v in enumerate(values)]
+
+
+@feature("a hundred sequences at once, numbers and texts as IDs")
+def sequences(c):
+    for model, kind in (("sum_int32", "INT32"), ("sum_fp32", "FP32"), ("list", "FP32"), ("started", "FP32")):
+        for turn in zip(*(steps(c, model, kind, 1 + n, 3) for n in range(100))):  # step by step, the sequences interleaved
+            if c.kind == "http":
+                waiting = [c.raw.async_infer(**request) for request, _ in turn[:20]]
+                got = [w.get_result() for w in waiting] + [c.raw.infer(**request) for request, _ in turn[20:]]
+            elif c.kind == "grpc":
+                got = [c.raw.infer(**request) for request, _ in turn]
+            else:
+                async def all_of_them():
+                    return await asyncio.gather(*(c.raw.infer(**request) for request, _ in turn))
+                got = c.wait(all_of_them())
+            for result, (request, want) in zip(got, turn):
+                y = result.as_numpy("y")
+                twice = np.float32(0) if model != "started" else np.float32(100 * turn.index((request, want)) + 100)  # its state begins with x
+                assert y.dtype == want.dtype and (y == want + twice).all(), (model, request, y, want)
+                assert result.as_numpy("next") is None
+    refused(["sequence 1 to model 'list' must specify the START flag"], c, "infer", "list", [c.input("x", "FP32", np.ones(1, np.float32))], sequence_id=1)
+    refused(["non-zero"], c, "infer", "list", [c.input("x", "FP32", np.ones(1, np.float32))])
+    named = {"sequence_id": "a-b", "sequence_start": True, "outputs": [c.output("who"), c.output("next")]}
+    r = c("infer", "started", [c.input("x", "FP32", np.full(1, 3, np.float32))], **named)
+    assert r.as_numpy("who")[0] == b"a-b" and r.as_numpy("next")[0] == 6, r.get_response()
+    m = c.get("get_model_metadata", "started")
+    assert [i["name"] for i in m["inputs"]] == ["x"] and [o["name"] for o in m["outputs"]] == ["y", "who"], m
+
+
+@feature("two sequences in a stream")
+def streamed(c):
+    if not c.is_grpc:
+        return NONE
+    pairs = [pair for both in zip(steps(c, "sum_int32", "INT32", 201, 20), steps(c, "sum_int32", "INT32", 202, 20)) for pair in both]
+    answers = []
+    if c.kind == "grpc":
+        got = queue.Queue()
+        c.raw.start_stream(lambda result, error: got.put((result, error)))
+        for request, _ in pairs:
+            c.raw.async_stream_infer(**request)
+        answers = [got.get(timeout=20) for _ in pairs]
+        c.raw.stop_stream()
+    else:
+        async def each():
+            for request, _ in pairs:
+                yield request
+
+        async def run():
+            async for pair in c.raw.stream_infer(each()):
+                answers.append(pair)
+        c.wait(run())
+    for (result, error), (request, want) in zip(answers, pairs, strict=True):
+        assert error is None and (result.as_numpy("y") == want).all(), (request, error)
+
+
 @feature("shared memory, inputs and outputs")
 def shared(c):
     x = RANDOM.random((2, 3), np.float32)

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -204,5 +206,120 @@ func TestNoneIsForgotten(t *testing.T) {
 		if clients.Wait(); t.Failed() {
 			return
 		}
+	}
+}
+
+// TestSequencesInOrder: owners that take memory in the ledger's order, while sequences hold and change states without
+// waiting, all get it, or learn at once that sequences hold it. Nobody waits for a sequence, and states leave room for
+// calls.
+func TestSequencesInOrder(t *testing.T) {
+	const limit = 16 << 20
+	l := New(limit)
+	order := []Kind{Body, Response, Joined, Call}
+	accounts := map[Kind]*Account{}
+	for _, k := range append(order, Sequence) {
+		accounts[k] = l.Account(k, k.String())
+	}
+	if err := accounts[Call].Require(6 << 20); err != nil {
+		t.Fatal(err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	done := make(chan struct{})
+	var owners, sequences sync.WaitGroup
+	granted := atomic.Int64{}
+	for n := range 8 {
+		sequences.Go(func() {
+			random, held := rand.New(rand.NewPCG(8, uint64(n))), int64(0)
+			for {
+				select {
+				case <-done:
+					accounts[Sequence].Give(held)
+					return
+				default:
+				}
+				if next := 1 + random.Int64N(1<<20); accounts[Sequence].Take(ended, next) == nil { // exchanged
+					accounts[Sequence].Give(held)
+					held = next
+					granted.Add(1)
+				}
+				if random.IntN(4) == 0 { // it ends
+					accounts[Sequence].Give(held)
+					held = 0
+				}
+				time.Sleep(10 * time.Microsecond)
+			}
+		})
+	}
+	refused := atomic.Int64{}
+	for owner := range 64 {
+		owners.Go(func() {
+			random := rand.New(rand.NewPCG(9, uint64(owner)))
+			for range 50 {
+				taken := map[Kind]int64{}
+				for _, k := range order {
+					if k != Call && random.IntN(3) == 0 {
+						continue
+					}
+					bytes := 1 + random.Int64N(l.Most(k))
+					err := accounts[k].Take(ctx, bytes)
+					var r *Refused
+					if k == Call && bytes > 6<<20 && errors.As(err, &r) && !r.Never &&
+						strings.Contains(err.Error(), "sequences hold") {
+						refused.Add(1)
+						continue
+					}
+					if err != nil {
+						t.Errorf("%v of %d bytes: %v", k, bytes, err)
+						return
+					}
+					taken[k] = bytes
+				}
+				if s := l.State(); s.Held > limit || l.Most(Call) < 6<<20 {
+					t.Errorf("%+v, and a call may have %d bytes", s, l.Most(Call))
+				}
+				for k, bytes := range taken {
+					accounts[k].Give(bytes)
+				}
+			}
+		})
+	}
+	owners.Wait()
+	close(done)
+	sequences.Wait()
+	t.Logf("%d states were granted, %d of 3200 calls refused for them", granted.Load(), refused.Load())
+	if granted.Load() == 0 {
+		t.Error("the sequences got no memory")
+	}
+	if s := l.State(); s.Held != 0 || s.Waiting != 0 || s.Peak > limit {
+		t.Errorf("at the end: %+v", s)
+	}
+}
+
+// TestCallBesideSequences: a call that waits when states take what it needs is refused once nothing else holds it.
+func TestCallBesideSequences(t *testing.T) {
+	l := New(16 << 20)
+	calls, states := l.Account(Call, "calls"), l.Account(Sequence, "sequences")
+	if err := calls.Take(t.Context(), 8<<20); err != nil {
+		t.Fatal(err)
+	}
+	waited := make(chan error)
+	go func() { waited <- calls.Take(t.Context(), 9<<20) }()
+	for l.State().Waiting == 0 {
+		time.Sleep(10 * time.Microsecond)
+	}
+	if err := states.Take(t.Context(), 3<<20); err != nil {
+		t.Fatal(err)
+	}
+	calls.Give(8 << 20)
+	var r *Refused
+	if err := <-waited; !errors.As(err, &r) || r.Never || !strings.Contains(err.Error(), "sequences hold 3145728 bytes") {
+		t.Errorf("%v", err)
+	}
+	states.Give(3 << 20)
+	if err := calls.Take(t.Context(), 9<<20); err != nil {
+		t.Error(err)
 	}
 }
