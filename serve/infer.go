@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -21,11 +22,18 @@ import (
 type exchange struct {
 	server  *Server
 	from    string // the client, for fairness
+	owner   string // whom the sequence belongs to
 	buffers []*ledger.Buffer
 	tensors []*weir.Tensor
 	leave   []func()
 	carrier propagation.TextMapCarrier // of the trace that the request belongs to
 	last    outcome
+}
+
+// exchangeOf returns the exchange for a request that HTTP carries.
+func (s *Server) exchangeOf(r *http.Request) *exchange {
+	return &exchange{server: s, from: clientOf(r), owner: s.ownerOf(r.Header.Get("Authorization"), r.TLS),
+		carrier: propagation.HeaderCarrier(r.Header)}
 }
 
 // close gives everything back, after the response was written.

@@ -14,7 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"go.opentelemetry.io/otel/propagation"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/weirml/weir/serve/internal/oip"
@@ -146,7 +145,7 @@ func (s *Server) reply(w http.ResponseWriter, m proto.Message, err error) {
 
 // inferREST answers a request for inference.
 func (s *Server) inferREST(w http.ResponseWriter, r *http.Request) {
-	x := &exchange{server: s, from: clientOf(r), carrier: propagation.HeaderCarrier(r.Header)}
+	x := s.exchangeOf(r)
 	defer x.close()
 	response, err := x.readREST(w, r)
 	if err != nil {

@@ -14,7 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"go.opentelemetry.io/otel/propagation"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
@@ -99,7 +98,7 @@ func (s *Server) grpcCall(call func(ctx context.Context, w http.ResponseWriter,
 
 // inferGRPC answers ModelInfer.
 func (s *Server) inferGRPC(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
-	x := &exchange{server: s, from: clientOf(r), carrier: propagation.HeaderCarrier(r.Header)}
+	x := s.exchangeOf(r)
 	defer x.close()
 	http.NewResponseController(w).SetReadDeadline(time.Now().Add(s.options.Stall))
 	message, err := x.readMessage(ctx, w, r)
@@ -234,7 +233,7 @@ func (s *Server) streamGRPC(ctx context.Context, w http.ResponseWriter, r *http.
 
 // streamOne answers one request of a stream. An error ends the stream; those of the request itself are answered.
 func (s *Server) streamOne(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
-	x := &exchange{server: s, from: clientOf(r), carrier: propagation.HeaderCarrier(r.Header)}
+	x := s.exchangeOf(r)
 	defer x.close()
 	message, err := x.readMessage(ctx, w, r)
 	if err != nil {

@@ -2,9 +2,12 @@ package serve_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -138,5 +141,66 @@ model_warmup [ { name: "w" batch_size: 1
 	}
 	if status, text := ask(1, false); !strings.Contains(text, "[102 104]} {next FP32 [1 2] map[] [102 104]") {
 		t.Errorf("status %d, %s", status, text)
+	}
+}
+
+// TestSequencesOfBuffers: the buffers of a module of PyTorch are states of each sequence, which begin as in the file.
+// The steps of two sequences that interleave are those that PyTorch recorded.
+func TestSequencesOfBuffers(t *testing.T) {
+	type tensor struct {
+		Shape  []int
+		Values []float64
+	}
+	var recorded struct {
+		Inputs []tensor
+		Steps  []struct{ Outputs []tensor }
+	}
+	text, err := os.ReadFile("../testdata/torch/states.json")
+	if err = errors.Join(err, json.Unmarshal(text, &recorded)); err != nil || len(recorded.Steps) < 3 {
+		t.Fatal(err)
+	}
+	dir, states := t.TempDir(), ""
+	data, err := os.ReadFile("../testdata/torch/states.pt2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []struct{ name, kind, dims string }{{"count", "INT64", ""}, {"mean", "FP32", "4"},
+		{"cache", "FP32", "1, 8, 4"}, {"last", "FP32", "5, 4"}, {"norm.running_mean", "FP32", "4"},
+		{"norm.running_var", "FP32", "4"}, {"norm.num_batches_tracked", "INT64", ""}} {
+		states += fmt.Sprintf(`state { input_name: "%[1]s" output_name: "%[1]s.new" data_type: TYPE_%[2]s dims: [ %[3]s ] }`,
+			s.name, s.kind, s.dims)
+	}
+	few, _, _ := strings.Cut(states, `state { input_name: "mean"`)
+	for name, config := range map[string]string{"buffers": states, "few": few} {
+		write(t, filepath.Join(dir, name, "1", "model.pt2"), data)
+		write(t, filepath.Join(dir, name, "config.pbtxt"), []byte("sequence_batching {"+config+"}"))
+	}
+	_, h := start(t, serve.Options{Folder: dir})
+	if status, text := get(t, h.URL+"/v2/models/few"); !strings.Contains(string(text), `\"mean\", which all sequences`) {
+		t.Errorf("without a state: status %d, %s", status, text)
+	}
+	var inputs []string
+	for i, in := range recorded.Inputs {
+		values, _ := json.Marshal(in.Values)
+		shape, _ := json.Marshal(in.Shape)
+		inputs = append(inputs, fmt.Sprintf(`{"name":%q,"shape":%s,"datatype":%q,"data":%s}`, []string{"x", "at"}[i], shape,
+			[]string{"FP32", "INT64"}[i], values))
+	}
+	for i := range 2 * len(recorded.Steps) {
+		step := i / 2
+		status, _, text := post(t, h.URL+"/v2/models/buffers/infer", nil, fmt.Appendf(nil, `{"parameters":{"sequence_id":%d,`+
+			`"sequence_start":%v},"inputs":[%s]}`, 1+i%2, step == 0, strings.Join(inputs, ",")))
+		var a struct{ Outputs []struct{ Data []float64 } }
+		wanted := recorded.Steps[step].Outputs
+		if err := json.Unmarshal(text, &a); err != nil || status != 200 || len(a.Outputs) != len(wanted) {
+			t.Fatalf("step %d: status %d, %s", step, status, text)
+		}
+		for k, want := range wanted {
+			if !slices.EqualFunc(a.Outputs[k].Data, want.Values, func(x, y float64) bool {
+				return math.Abs(x-y) <= 1e-5+1e-4*math.Abs(y)
+			}) {
+				t.Errorf("step %d, output %d: %v, want %v", step, k, a.Outputs[k].Data, want.Values)
+			}
+		}
 	}
 }

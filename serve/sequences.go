@@ -3,6 +3,8 @@ package serve
 import (
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
+	"fmt"
 
 	"github.com/weirml/weir/serve/internal/catalogue"
 	"github.com/weirml/weir/serve/internal/oip"
@@ -14,7 +16,7 @@ func (x *exchange) step(ctx context.Context, v *catalogue.Version, r *oip.Reques
 	if v.Sequences == nil {
 		return nil, nil
 	}
-	id, ok := catalogue.SequenceID{Owner: x.owner()}, true
+	id, ok := catalogue.SequenceID{Owner: x.owner}, true
 	switch value := r.Parameters["sequence_id"].(type) {
 	case nil:
 	case string:
@@ -44,12 +46,20 @@ func (x *exchange) step(ctx context.Context, v *catalogue.Version, r *oip.Reques
 	return s, nil
 }
 
-// owner returns whom a request's correlation ID belongs to: the digest of its token, empty if the server asks for none.
-func (x *exchange) owner() string {
-	if len(x.server.tokens) == 0 || x.carrier == nil {
+// ownerOf returns whom a request's correlation ID belongs to: a digest of the client's token and of the key of its
+// certificate; empty if the server asks for neither.
+func (s *Server) ownerOf(authorization string, secure *tls.ConnectionState) string {
+	token := ""
+	if len(s.tokens) > 0 {
+		token, _ = bearer(authorization)
+	}
+	var key []byte
+	if secure != nil && len(secure.VerifiedChains) > 0 {
+		key = secure.VerifiedChains[0][0].RawSubjectPublicKeyInfo
+	}
+	if token == "" && key == nil {
 		return ""
 	}
-	token, _ := bearer(x.carrier.Get("Authorization"))
-	sum := sha256.Sum256([]byte(token))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q", token, key))
 	return string(sum[:])
 }

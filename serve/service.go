@@ -62,11 +62,15 @@ func (a *service) allowed(ctx context.Context, path string) error {
 	if openToAll(path) {
 		return nil
 	}
-	header := ""
+	return a.server.allowed(authorization(ctx))
+}
+
+// authorization returns the header of this name of a call that grpc-go received.
+func authorization(ctx context.Context) string {
 	if all := metadata.ValueFromIncomingContext(ctx, "authorization"); len(all) > 0 {
-		header = all[0]
+		return all[0]
 	}
-	return a.server.allowed(header)
+	return ""
 }
 
 // managed returns an error if management calls are answered elsewhere.
@@ -181,6 +185,7 @@ func (a *service) ModelInfer(ctx context.Context, r *oip.ModelInferRequest) (*oi
 	if p, ok := peer.FromContext(ctx); ok {
 		x.from = p.Addr.String()
 	}
+	x.owner = a.server.ownerOf(authorization(ctx), nil)
 	message, err := x.body(ctx, int64(proto.Size(r)))
 	if err != nil {
 		return nil, err

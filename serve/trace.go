@@ -271,10 +271,10 @@ func (x *exchange) record(ctx context.Context, span trace.Span, began time.Time,
 		attribute.Bool("weir.joined", x.last.joined))
 }
 
-// headers returns the headers of a call that grpc-go received: those of a trace's parent, and the client's token.
+// headers returns the carrier of a trace's parent in a call that grpc-go received.
 func headers(ctx context.Context) propagation.TextMapCarrier {
 	h := http.Header{}
-	for _, name := range []string{"traceparent", "tracestate", "authorization"} {
+	for _, name := range []string{"traceparent", "tracestate"} {
 		for _, value := range metadata.ValueFromIncomingContext(ctx, name) {
 			h.Add(name, value)
 		}

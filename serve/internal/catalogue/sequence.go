@@ -124,6 +124,12 @@ func (v *Version) sequence(c *oip.ModelConfig, buffers *ledger.Buffers, most int
 		}
 		v.Sequences.states = append(v.Sequences.states, one)
 	}
+	for _, i := range v.Inputs {
+		if i.State != "" && !slices.ContainsFunc(v.Sequences.states, func(s state) bool { return s.input == i.Name }) {
+			return fmt.Errorf("config.pbtxt: sequence_batching lacks the model's state %q, which all sequences would share",
+				i.Name)
+		}
+	}
 	v.Inputs = slices.DeleteFunc(v.Inputs, func(i weir.Info) bool {
 		return slices.ContainsFunc(v.Sequences.controls, func(c control) bool { return c.name == i.Name }) ||
 			slices.ContainsFunc(v.Sequences.states, func(s state) bool { return s.input == i.Name })
@@ -245,8 +251,27 @@ func (v *Version) state(c *oip.ModelSequenceBatching_State) (one state, err erro
 	}
 	if file := c.InitialState; len(file) == 1 && file[0].GetDataFile() != "" {
 		one.first, err = v.firstValue(file[0].GetDataFile(), one.bytes)
+	} else if len(file) == 0 && info.Initial && one.bytes > 0 {
+		one.first, err = v.initial(c.InputName, one.bytes)
 	}
 	return one, err
+}
+
+// initial returns a state's first value in the model's file.
+func (v *Version) initial(input string, bytes int64) (b *ledger.Buffer, err error) {
+	if err := v.account.calls.Take(noWait, ledger.Whole(bytes)); err != nil { // until it is copied
+		return nil, err
+	}
+	defer v.account.calls.Give(ledger.Whole(bytes))
+	t, err := v.Program.Initial(input)
+	if err != nil {
+		return nil, err
+	}
+	defer t.Close()
+	if b, err = v.Sequences.buffers.Get(noWait, bytes); err == nil {
+		copy(b.Bytes(), t.Bytes())
+	}
+	return b, err
 }
 
 // firstValue reads a state's first value from a file of the folder initial_state beside the model's versions, and from

@@ -97,6 +97,10 @@ func (v *Version) Message() *oip.ModelStatistics {
 	fixed, calls := v.Bytes()
 	m.MemoryUsage = []*oip.MemoryUsage{{Type: "weights and code", ByteSize: uint64(fixed)},
 		{Type: "calls", ByteSize: uint64(calls)}}
+	if v.Sequences != nil {
+		m.MemoryUsage = append(m.MemoryUsage, &oip.MemoryUsage{Type: "sequences",
+			ByteSize: uint64(v.Sequences.Stats().Bytes)})
+	}
 	return m
 }
 
