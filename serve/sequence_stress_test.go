@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -106,5 +108,79 @@ func TestSequenceStress(t *testing.T) {
 	}
 	if err := h.server.Close(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestSequenceCancelled: clients leave while a run changes a large state in place. The next step finds the state as it
+// was before, whole, or the sequence has ended.
+func TestSequenceCancelled(t *testing.T) {
+	dir := t.TempDir()
+	const size = 1 << 20
+	text := strings.ReplaceAll(`weir 1
+ir @wide {
+  main @main(%x: f32[1], %s: f32[N]) {
+    %a: f32[N] = add(%s, %x)
+    %b: f32[N] = mul(%a, %a)
+    %c: f32[N] = sqrt(%b)
+    %next: f32[N] = abs(%c)
+    %low: f32[] = reduce_min(%next) {axes = ints [0], keep = bool false}
+    %high: f32[] = reduce_max(%next) {axes = ints [0], keep = bool false}
+    return %low, %high, %next
+  }
+}
+`, "N", fmt.Sprint(size))
+	config := fmt.Sprintf(`sequence_batching { max_sequence_idle_microseconds: 600000000 state [ { input_name: "s"
+  output_name: "next" data_type: TYPE_FP32 dims: [ %d ] } ] }`, size)
+	if err := errors.Join(os.MkdirAll(filepath.Join(dir, "wide", "1"), 0o755),
+		os.WriteFile(filepath.Join(dir, "wide", "1", "model.weir"), []byte(text), 0o644),
+		os.WriteFile(filepath.Join(dir, "wide", "config.pbtxt"), []byte(config), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(Options{Folder: dir, Limit: 64 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer weir.SetLimit(0)
+	defer s.Close(t.Context())
+	for !s.Ready() {
+		time.Sleep(time.Millisecond)
+	}
+	random := rand.New(rand.NewPCG(5, 0))
+	sum, counts := 0, map[string]int{}
+	alive := false
+	for range *sequenceSteps / 4 {
+		ctx, cancel := context.WithCancel(t.Context())
+		if random.IntN(2) == 0 {
+			time.AfterFunc(time.Duration(random.IntN(4000))*time.Microsecond, cancel)
+		}
+		if !alive {
+			sum = 0
+		}
+		body := fmt.Sprintf(`{"parameters":{"sequence_id":1,"sequence_start":%v},"inputs":[{"name":"x","shape":[1],`+
+			`"datatype":"FP32","data":[1]}]}`, !alive)
+		w := httptest.NewRecorder()
+		s.Handler().ServeHTTP(w, httptest.NewRequestWithContext(ctx, "POST", "/v2/models/wide/infer",
+			strings.NewReader(body)))
+		cancel()
+		var a struct {
+			Outputs []struct{ Data []int }
+			Error   string
+		}
+		err := json.Unmarshal(w.Body.Bytes(), &a)
+		switch {
+		case err == nil && w.Code == 200 && a.Outputs[0].Data[0] == sum+1 && a.Outputs[1].Data[0] == sum+1:
+			sum, alive = sum+1, true
+			counts["answered"]++
+		case w.Code == 499 && strings.Contains(a.Error, "has ended"):
+			alive = false
+			counts["ended"]++
+		case w.Code == 499:
+			counts["as before"]++
+		default:
+			t.Fatalf("sum %d, alive %v: status %d, %s", sum, alive, w.Code, w.Body)
+		}
+	}
+	if t.Logf("%v", counts); counts["answered"] == 0 || counts["as before"]+counts["ended"] == 0 {
+		t.Error("the steps are not of all kinds")
 	}
 }
