@@ -9,6 +9,7 @@ import (
 // two.
 type paces [64]struct {
 	runs  int // since all sizes were measured last
+	most  int // the rows of the next run
 	sizes [32]pace
 }
 
@@ -33,13 +34,30 @@ func (r *request) rowBytes() int {
 	return bytes / max(1, r.rows)
 }
 
+// MostRows returns the most rows that a run has at present: Options.Rows or, with Options.Measured, what pays by the
+// times of earlier runs or is about to be measured. More waiting requests than fill the program's calls with such runs
+// only wait in the batcher instead of elsewhere.
+func (b *Batcher) MostRows() int {
+	if b.paces == nil {
+		return b.rows
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	most := 1
+	for i := range b.paces {
+		most = max(most, b.paces[i].most)
+	}
+	return most
+}
+
 // mostRows returns the most rows of a run that begins with a request. The batcher is locked.
 func (b *Batcher) mostRows(first *request) int {
 	if b.paces == nil {
 		return b.rows
 	}
 	least := bits.Len(uint(first.rows - 1))
-	best, sizes := least, &b.paces[bits.Len(uint(first.rowBytes()))].sizes
+	class := &b.paces[bits.Len(uint(first.rowBytes()))]
+	best, sizes := least, &class.sizes
 	for at := least; at < len(sizes) && 1<<at < 2*b.rows; at++ {
 		p := &sizes[at]
 		if p.runs < attempts {
@@ -52,7 +70,8 @@ func (b *Batcher) mostRows(first *request) int {
 			best = at
 		}
 	}
-	return min(b.rows, 1<<best)
+	class.most = min(b.rows, 1<<best)
+	return class.most
 }
 
 // measured records the time of a run. Longer times than before may come from a disturbance, and count less.

@@ -151,14 +151,17 @@ func (x *exchange) infer(ctx context.Context, r *oip.Request) (response *oip.Res
 		return nil, err
 	}
 	o.phases.Input = time.Since(began) - waited
-	if err := v.Enter(ctx, int(priority), x.from); err != nil {
+	rows, alone := v.Joins(dims)
+	if err := v.Enter(ctx, int(priority), x.from, rows); err != nil {
 		return nil, err
 	}
+	defer v.Done(rows)
 	o.phases.Queue = time.Since(began) - o.phases.Input
 	defer x.server.ledger.Settle() // the run's memory is idle then, if others wait for it
 	response = &oip.Response{Model: v.Model, Version: v.Name(), ID: r.ID}
 	failed := error(nil) // of an output, not of the run
-	o.joined, err = run(ctx, v, in, dims, func(out weir.Outputs) error {
+	o.joined = !alone
+	err = run(ctx, v, in, alone, func(out weir.Outputs) error {
 		step.Ran(nil)
 		o.phases.Infer = time.Since(began) - o.phases.Input - o.phases.Queue
 		for i, w := range wanted {
@@ -173,7 +176,6 @@ func (x *exchange) infer(ctx context.Context, r *oip.Request) (response *oip.Res
 		failed = step.Keep(out)
 		return failed
 	})
-	v.Done()
 	if failed != nil {
 		return nil, failed
 	}
@@ -199,17 +201,16 @@ func rowsOf(r *oip.Request) int {
 	return 1
 }
 
-// run runs a request, together with others if it may be joined, and calls use with its outputs, which are invalid then.
-func run(ctx context.Context, v *catalogue.Version, in weir.Inputs, dims weir.Dims, use func(weir.Outputs) error) (
-	joined bool, err error) {
-	if rows := dims[v.Rows]; v.Batcher != nil && rows > 0 && rows <= int64(v.MostRows) {
-		return true, cause(ctx, v.Batcher.RunWith(ctx, in, use))
+// run runs a request, together with others unless alone is true, and calls use with its outputs, which are invalid then.
+func run(ctx context.Context, v *catalogue.Version, in weir.Inputs, alone bool, use func(weir.Outputs) error) error {
+	if !alone {
+		return cause(ctx, v.Batcher.RunWith(ctx, in, use))
 	}
 	out, err := v.Program.Run(ctx, in)
 	if err != nil {
-		return false, cause(ctx, err)
+		return cause(ctx, err)
 	}
-	return false, errors.Join(use(out), out.Close())
+	return errors.Join(use(out), out.Close())
 }
 
 // cause replaces the error of a context that has ended by its cause.

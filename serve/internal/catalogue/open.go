@@ -48,13 +48,27 @@ func (c *Catalogue) open(ctx context.Context, f *found, n int64) (v *Version, er
 		}
 	}
 	v.join(s)
-	atOnce := v.Program.Stats().Calls
-	if v.Batcher != nil {
-		atOnce = 2 * v.MostRows * atOnce
-	}
-	v.queue.start(f.name, s.queue, atOnce)
+	v.queue.start(f.name, s.queue, v.atOnce)
 	v.Loaded, v.Took = time.Now(), time.Since(began)
 	return v, c.warm(ctx, v)
+}
+
+// atOnce returns the most rows that are past the queue: one for each call or, if requests are joined, twice those that
+// fill all calls, so that the next runs can be filled too.
+func (v *Version) atOnce() int {
+	calls := v.Program.Stats().Calls
+	if v.Batcher == nil {
+		return calls
+	}
+	return 2 * v.Batcher.MostRows() * calls
+}
+
+// Joins returns the rows that a request adds to joined runs; alone reports that it is not joined, and counts as one.
+func (v *Version) Joins(dims weir.Dims) (rows int, alone bool) {
+	if n := dims[v.Rows]; v.Batcher != nil && n > 0 && n <= int64(v.MostRows) {
+		return int(n), false
+	}
+	return 1, true
 }
 
 // load loads and compiles a file.

@@ -51,8 +51,9 @@ type queue struct {
 	model   string
 
 	mu      sync.Mutex
-	free    int // requests that may still enter
-	waiting int
+	atOnce  func() int // the most rows that may be inside
+	inside  int        // rows
+	waiting int        // requests
 	levels  []level
 }
 
@@ -69,12 +70,13 @@ type client struct {
 
 // ticket is a request that waits.
 type ticket struct {
+	rows  int
 	ready chan struct{}
 	given bool
 }
 
-// start makes the queue admit a number of requests at a time.
-func (q *queue) start(model string, o queueOptions, atOnce int) {
+// start makes the queue admit a number of rows at a time, which may change.
+func (q *queue) start(model string, o queueOptions, atOnce func() int) {
 	if o.most == 0 {
 		o.most = defaultQueue
 	}
@@ -82,18 +84,19 @@ func (q *queue) start(model string, o queueOptions, atOnce int) {
 	if o.usual < 1 || o.usual > o.priorities {
 		o.usual = (o.priorities + 1) / 2
 	}
-	q.options, q.model, q.free, q.levels = o, model, atOnce, make([]level, o.priorities)
+	q.options, q.model, q.atOnce, q.levels = o, model, atOnce, make([]level, o.priorities)
 }
 
-// Enter waits for a request's turn, until ctx ends. The caller calls Done afterwards, unless there is an error.
-func (v *Version) Enter(ctx context.Context, priority int, from string) error {
+// Enter waits for a request's turn, until ctx ends. rows is what it adds to joined runs, 1 for models without them. The
+// caller calls Done with the same rows afterwards, unless there is an error.
+func (v *Version) Enter(ctx context.Context, priority int, from string, rows int) error {
 	q := &v.queue
 	if priority < 1 || priority > q.options.priorities {
 		priority = q.options.usual
 	}
 	q.mu.Lock()
-	if q.free > 0 && q.waiting == 0 {
-		q.free--
+	if q.waiting == 0 && q.has(rows, q.atOnce()) {
+		q.inside += rows
 		q.mu.Unlock()
 		return nil
 	}
@@ -101,7 +104,7 @@ func (v *Version) Enter(ctx context.Context, priority int, from string) error {
 		defer q.mu.Unlock()
 		return &FullError{q.model, q.waiting}
 	}
-	t := &ticket{ready: make(chan struct{})}
+	t := &ticket{rows: rows, ready: make(chan struct{})}
 	q.waiting++
 	q.levels[priority-1].add(from, t)
 	q.mu.Unlock()
@@ -113,7 +116,7 @@ func (v *Version) Enter(ctx context.Context, priority int, from string) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if t.given { // at the same time
-		q.free++
+		q.inside -= rows
 		q.next()
 		return context.Cause(ctx)
 	}
@@ -123,13 +126,16 @@ func (v *Version) Enter(ctx context.Context, priority int, from string) error {
 }
 
 // Done ends a request that Enter admitted.
-func (v *Version) Done() {
+func (v *Version) Done(rows int) {
 	q := &v.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.free++
+	q.inside -= rows
 	q.next()
 }
+
+// has reports whether a request may enter, under the lock.
+func (q *queue) has(rows, most int) bool { return q.inside == 0 || q.inside+rows <= most }
 
 // Waiting returns the number of requests that wait for the version.
 func (v *Version) Waiting() int {
@@ -154,15 +160,23 @@ func (v *Version) Timeout(own time.Duration) time.Duration {
 
 // next admits requests that wait, under the lock.
 func (q *queue) next() {
+	if q.waiting == 0 {
+		return
+	}
+	most := q.atOnce()
 	for i := range q.levels {
-		for q.free > 0 {
-			t := q.levels[i].take()
+		for {
+			t := q.levels[i].first()
 			if t == nil {
 				break
 			}
+			if !q.has(t.rows, most) {
+				return // no other one overtakes it
+			}
+			q.levels[i].take()
 			t.given = true
 			q.waiting--
-			q.free--
+			q.inside += t.rows
 			close(t.ready)
 		}
 	}
@@ -179,19 +193,22 @@ func (l *level) add(from string, t *ticket) {
 	l.clients = append(l.clients, &client{name: from, requests: []*ticket{t}})
 }
 
-// take returns the next request, and puts its client behind the others; nil if there is none.
-func (l *level) take() *ticket {
+// first returns the next request, nil if there is none.
+func (l *level) first() *ticket {
 	if len(l.clients) == 0 {
 		return nil
 	}
+	return l.clients[0].requests[0]
+}
+
+// take removes the next request, and puts its client behind the others.
+func (l *level) take() {
 	c := l.clients[0]
-	t := c.requests[0]
 	c.requests = c.requests[1:]
 	l.clients = l.clients[1:]
 	if len(c.requests) > 0 {
 		l.clients = append(l.clients, c)
 	}
-	return t
 }
 
 // remove removes a request.
