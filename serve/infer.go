@@ -193,7 +193,7 @@ func (x *exchange) infer(ctx context.Context, r *oip.Request) (response *oip.Res
 	return response, nil
 }
 
-// rowsOf returns the rows of a request, 1 if its first input has no axis.
+// run runs a request, with others unless alone is true, and calls use with its outputs, which are invalid then.
 func rowsOf(r *oip.Request) int {
 	if len(r.Inputs) > 0 && len(r.Inputs[0].Shape) > 0 {
 		return r.Inputs[0].Shape[0]
