@@ -193,7 +193,7 @@ func (x *exchange) infer(ctx context.Context, r *oip.Request) (response *oip.Res
 	return response, nil
 }
 
-// run runs a request, with others unless alone is true, and calls use with its outputs, which are invalid then.
+// rowsOf returns the rows of a request, 1 if its first input has no axis.
 func rowsOf(r *oip.Request) int {
 	if len(r.Inputs) > 0 && len(r.Inputs[0].Shape) > 0 {
 		return r.Inputs[0].Shape[0]
@@ -201,7 +201,7 @@ func rowsOf(r *oip.Request) int {
 	return 1
 }
 
-// run runs a request, together with others unless alone is true, and calls use with its outputs, which are invalid then.
+// run runs a request, with others unless alone is true, and calls use with its outputs, which are invalid then.
 func run(ctx context.Context, v *catalogue.Version, in weir.Inputs, alone bool, use func(weir.Outputs) error) error {
 	if !alone {
 		return cause(ctx, v.Batcher.RunWith(ctx, in, use))
