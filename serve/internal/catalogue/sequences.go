@@ -138,11 +138,12 @@ func (s *Sequences) Enter(ctx context.Context, id SequenceID, start, end bool) (
 	if at.idle != nil {
 		at.idle.Stop()
 	}
-	alive := at.live
+	alive, old := at.live, []held(nil)
 	if start && alive {
-		free(s.endLocked(at))
+		old = s.end(at)
 	}
 	s.mu.Unlock()
+	s.release(old)
 	if !start {
 		if alive {
 			return step, nil
@@ -215,18 +216,19 @@ func (s *Sequences) pass(at *slot) {
 // expire ends a sequence that has rested since it became idle for the given time.
 func (s *Sequences) expire(at *slot, rest uint64) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if at.busy || !at.live || at.rests != rest {
+		s.mu.Unlock()
 		return
 	}
 	delete(s.slots, at.id)
 	s.stats.Idle++
-	free(s.endLocked(at))
-	s.settle()
+	old := s.end(at)
+	s.mu.Unlock()
+	s.release(old)
 }
 
-// endLocked ends a slot's sequence, under the lock, and returns its states, which the caller frees.
-func (s *Sequences) endLocked(at *slot) []held {
+// end ends a slot's sequence, under the lock, and returns its states, which the caller releases.
+func (s *Sequences) end(at *slot) []held {
 	states := at.states
 	at.live, at.states = false, nil
 	s.stats.Alive--
@@ -234,9 +236,11 @@ func (s *Sequences) endLocked(at *slot) []held {
 	return states
 }
 
-// settle gives the memory of free buffers back if no sequence is alive, under the lock.
-func (s *Sequences) settle() {
-	if s.stats.Alive == 0 {
+// release gives the memory of states back, and that of free buffers if no sequence is alive. It is called without the
+// lock: others may wait for the memory.
+func (s *Sequences) release(old []held) {
+	free(old)
+	if len(old) > 0 && s.Stats().Alive == 0 {
 		s.buffers.Release()
 	}
 }
@@ -246,24 +250,23 @@ func (s *Sequences) close() {
 	if s == nil {
 		return
 	}
+	var old []held
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	for id, at := range s.slots {
 		if at.idle != nil {
 			at.idle.Stop()
 		}
 		if at.live {
-			free(s.endLocked(at))
+			old = append(old, s.end(at)...)
 		}
 		delete(s.slots, id)
 	}
+	s.mu.Unlock()
 	for _, st := range s.states {
-		if st.first != nil {
-			st.first.Close()
-		}
+		old = append(old, held{buffer: st.first})
 	}
 	s.states = nil
-	s.settle()
+	s.release(old)
 }
 
 // bytesOf returns the bytes of states.
@@ -436,11 +439,8 @@ func (s *Step) Done(err error) error {
 	if s == nil {
 		return err
 	}
-	var old []held
-	q := s.of
+	q, at := s.of, s.slot
 	q.mu.Lock()
-	defer q.mu.Unlock()
-	at := s.slot
 	failed := err != nil || !s.kept
 	if at.live && !failed {
 		q.stats.Bytes -= bytesOf(at.states)
@@ -451,18 +451,20 @@ func (s *Step) Done(err error) error {
 		}
 		q.stats.Bytes += bytesOf(at.states)
 	}
-	old = append(old, s.next...)
+	old := s.next
 	if ended := s.end && !failed || failed && (s.start || s.changed); at.live && ended {
-		old = append(old, q.endLocked(at)...)
+		old = append(old, q.end(at)...)
 		if failed && !s.start {
 			err = fmt.Errorf("%w; sequence %s has ended, since its states have changed", err, at.id)
 		}
 	}
-	free(old)
+	q.mu.Unlock()
+	q.release(old)
 	if s.id != nil {
 		s.id.Close()
 	}
-	q.settle()
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	q.pass(at)
 	return err
 }
