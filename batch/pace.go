@@ -74,9 +74,10 @@ func (b *Batcher) mostRows(first *request) int {
 	return class.most
 }
 
-// measured records the time of a run. Longer times than before may come from a disturbance, and count less.
+// measured records the time of a run, if all calls were in use when it began: otherwise it may have had more processors
+// than the others. Longer times than before may come from a disturbance, and count less.
 func (b *Batcher) measured(list []*request, took time.Duration) {
-	if b.paces == nil {
+	if b.paces == nil || !list[0].full {
 		return
 	}
 	rows, row := 0, list[0].rowBytes()

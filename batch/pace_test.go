@@ -25,7 +25,7 @@ func TestPaces(t *testing.T) {
 		for _, each := range []int{1, 3} {
 			t.Run(fmt.Sprintf("%v+%v×%d", row.fixed, row.each, each), func(t *testing.T) {
 				b := &Batcher{rows: 24, paces: &paces{}}
-				r := &request{in: []*weir.Tensor{x}, rows: each}
+				r := &request{in: []*weir.Tensor{x}, rows: each, full: true}
 				run := func(fixed, each float64) (rows int) {
 					for range again - 1 {
 						rows = r.rows

@@ -22,6 +22,7 @@ type request struct {
 	dims   weir.Dims
 	others string // the values of the other dimensions: only requests with equal values are joined
 	since  time.Time
+	full   bool // of a run's first request: all calls were in use when the run began
 
 	use     func(weir.Outputs) error // gets the results once; nil: they are copied for the caller
 	lent    bool                     // use has had them: the request was run alone
@@ -174,6 +175,7 @@ func (b *Batcher) begin() {
 			return
 		}
 		b.free--
+		run[0].full = b.free == 0
 		if len(run) == 1 {
 			run[0].alone <- struct{}{}
 			continue
