@@ -46,6 +46,14 @@ func (e *tooLarge) Error() string {
 	return fmt.Sprintf("the body has %d bytes, and at most %d are accepted", e.bytes, e.most)
 }
 
+// crowded reports a client with too many requests in progress.
+type crowded struct{ held int64 }
+
+// Error returns their number.
+func (e *crowded) Error() string {
+	return fmt.Sprintf("%d requests of this client are in progress, and the server has no room for more", e.held)
+}
+
 // sized is an error with the sizes that would fit.
 type sized struct {
 	error
@@ -100,6 +108,9 @@ func failureOf(err error) *failure {
 			return set("unavailable", http.StatusServiceUnavailable, codes.Unavailable)
 		}
 		return set("unknown", http.StatusNotFound, codes.NotFound)
+	}
+	if _, ok := errors.AsType[*crowded](err); ok {
+		return set("busy", http.StatusTooManyRequests, codes.ResourceExhausted)
 	}
 	if _, ok := errors.AsType[*catalogue.FullError](err); ok {
 		return set("busy", http.StatusTooManyRequests, codes.ResourceExhausted)

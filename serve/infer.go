@@ -28,6 +28,9 @@ type exchange struct {
 	leave   []func()
 	carrier propagation.TextMapCarrier // of the trace that the request belongs to
 	last    outcome
+	// sent and read are the bytes that the client holds of the shares of bodies, until it has sent its body, and of
+	// responses.
+	sent, read int64
 }
 
 // exchangeOf returns the exchange for a request that HTTP carries.
@@ -43,6 +46,15 @@ func (x *exchange) close() {
 		b.Close()
 	}
 	x.buffers = nil
+	x.received()
+	x.server.reading.give(x.from, x.read)
+	x.read = 0
+}
+
+// received ends the client's share of what bodies may hold that are being sent.
+func (x *exchange) received() {
+	x.server.sending.give(x.from, x.sent)
+	x.sent = 0
 }
 
 // closeInputs ends the loan of the inputs.
@@ -58,10 +70,21 @@ func (x *exchange) closeInputs() {
 
 // body returns memory for a request's body, and waits for it.
 func (x *exchange) body(ctx context.Context, bytes int64) ([]byte, error) {
-	if most := x.server.options.MostBody; most > 0 && bytes > most {
-		return nil, &tooLarge{bytes, most}
+	if err := x.small(bytes); err != nil {
+		return nil, err
+	}
+	if err := x.share(ctx, x.server.sending, ledger.Body, &x.sent, bytes); err != nil {
+		return nil, err
 	}
 	return x.take(ctx, x.server.bodies, bytes)
+}
+
+// small returns an error if a body exceeds Options.MostBody.
+func (x *exchange) small(bytes int64) error {
+	if most := x.server.options.MostBody; most > 0 && bytes > most {
+		return &tooLarge{bytes, most}
+	}
+	return nil
 }
 
 // take returns memory that the exchange holds until it is closed.
@@ -83,7 +106,12 @@ var now = func() context.Context {
 
 // more returns memory for elements of a request whose body is held already: nothing waits for memory of a kind that it
 // holds.
-func (x *exchange) more(bytes int64) ([]byte, error) { return x.body(now, bytes) }
+func (x *exchange) more(bytes int64) ([]byte, error) {
+	if err := x.small(bytes); err != nil {
+		return nil, err
+	}
+	return x.take(now, x.server.bodies, bytes)
+}
 
 // outcome is what a request's counters need.
 type outcome struct {
@@ -345,6 +373,9 @@ func (x *exchange) place(ctx context.Context, v *catalogue.Version, dims weir.Di
 	}
 	if all == 0 {
 		return places, nil
+	}
+	if err := x.share(ctx, x.server.reading, ledger.Response, &x.read, all); err != nil {
+		return nil, err
 	}
 	memory, err := x.take(ctx, x.server.responses, all)
 	if err != nil {

@@ -238,7 +238,7 @@ func certificateOf(v *catalogue.Version) string {
 // collectLedger sends the values of the ledger. Accounts of one kind and name, which a version and its successor have
 // for a while, are one value.
 func (c *collector) collectLedger(to chan<- prometheus.Metric) {
-	state := c.server.ledger.State()
+	state := c.server.state()
 	gauge := func(d *prometheus.Desc, kind prometheus.ValueType, value int64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, kind, float64(value), labels...)
 	}

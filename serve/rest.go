@@ -16,14 +16,16 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/weirml/weir/serve/internal/conns"
+	"github.com/weirml/weir/serve/internal/ledger"
 	"github.com/weirml/weir/serve/internal/oip"
 )
 
 const (
 	headerLength = "Inference-Header-Content-Length"
-	mostText     = 1 << 20 // bytes of a body that is no request for inference
-	alignment    = 64      // bytes
-	mostDigits   = 6       // bytes of JSON text for a byte of an element: false and a comma
+	mostText     = 16 << 10 // bytes of a body that is no request for inference: decoded, it may take twenty times as many
+	alignment    = 64       // bytes
+	mostDigits   = 6        // bytes of JSON text for a byte of an element: false and a comma
 )
 
 // routes returns the handler of everything that HTTP carries.
@@ -81,6 +83,16 @@ func (s *Server) routes(manage bool) http.Handler {
 	mux.Handle("POST /grpc.reflection.v1alpha.ServerReflection/", s.rpc)
 	mux.Handle("POST /grpc.health.v1.Health/", s.rpc)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ProtoMajor == 2 && r.Context().Err() != nil { // a stream that was reset before
+			return
+		}
+		defer conns.Enter(r.Context())()
+		from := clientOf(r)
+		if held, ok := s.asking.take(now, from, 0, 1); !ok {
+			s.refuse(w, r, &crowded{held})
+			return
+		}
+		defer s.asking.give(from, 1)
 		if !openToAll(r.URL.Path) {
 			if err := s.allowed(r.Header.Get("Authorization")); err != nil {
 				if r.URL.Path == "/" && r.Method == http.MethodGet {
@@ -196,11 +208,13 @@ func (x *exchange) readREST(w http.ResponseWriter, r *http.Request) (*oip.Respon
 func (x *exchange) readBody(w http.ResponseWriter, r *http.Request, text int) (body []byte, err error) {
 	ctx, cancel := context.WithTimeoutCause(r.Context(), x.server.options.Stall, errTimeout)
 	defer cancel()
-	control := http.NewResponseController(w)
-	began, stall := time.Now(), x.server.options.Stall
-	within := func(bytes int64) { control.SetReadDeadline(began.Add(stall + time.Duration(bytes>>16)*time.Second)) }
-	within(max(0, r.ContentLength))
-	var from io.Reader = r.Body
+	deadline := newReading(w, r)
+	defer deadline.end()
+	if r.ProtoMajor == 1 { // the connection has no other request
+		defer conns.Receive(r.Context())()
+	}
+	paced := &pacedReader{newPace(deadline.set, x.server.options.Stall, r.ContentLength), r.Body}
+	var from io.Reader = paced
 	switch coding := strings.ToLower(r.Header.Get("Content-Encoding")); coding {
 	case "", "identity":
 		if r.ContentLength < 0 {
@@ -211,30 +225,29 @@ func (x *exchange) readBody(w http.ResponseWriter, r *http.Request, text int) (b
 			return nil, err
 		}
 		body = body[pad:]
-		began = time.Now() // the wait for memory was the server's
-		within(r.ContentLength)
-		if _, err := io.ReadFull(r.Body, body); err != nil {
+		paced.began = time.Now() // the wait for memory was the server's
+		paced.renew()
+		if _, err := io.ReadFull(paced, body); err != nil {
 			return nil, oip.Errorf("the body has %d bytes by its length, and ends early: %v", r.ContentLength, err)
 		}
-		control.SetReadDeadline(time.Time{})
+		x.received()
 		return body, nil
 	case "gzip":
-		if from, err = gzip.NewReader(r.Body); err != nil {
+		if from, err = gzip.NewReader(paced); err != nil {
 			return nil, oip.Errorf("the body is not gzip: %v", err)
 		}
 	case "deflate":
-		if from, err = zlib.NewReader(r.Body); err != nil {
+		if from, err = zlib.NewReader(paced); err != nil {
 			return nil, oip.Errorf("the body is not deflate (zlib): %v", err)
 		}
 	default:
 		return nil, oip.Errorf("Content-Encoding %q is none of identity, gzip, deflate", coding)
 	}
-	defer control.SetReadDeadline(time.Time{})
-	return x.readAll(ctx, from, func(read int) { within(max(r.ContentLength, int64(read))) })
+	return x.readAll(ctx, from)
 }
 
 // readAll reads to the end, into memory that grows as the data come.
-func (x *exchange) readAll(ctx context.Context, from io.Reader, went func(int)) ([]byte, error) {
+func (x *exchange) readAll(ctx context.Context, from io.Reader) ([]byte, error) {
 	body, err := x.body(ctx, 64<<10)
 	if err != nil {
 		return nil, err
@@ -242,9 +255,9 @@ func (x *exchange) readAll(ctx context.Context, from io.Reader, went func(int)) 
 	for n := 0; ; {
 		more, err := from.Read(body[n:])
 		n += more
-		went(n)
 		switch {
 		case errors.Is(err, io.EOF):
+			x.received()
 			return body[:n], nil
 		case err != nil:
 			return nil, oip.Errorf("the body cannot be read: %v", err)
@@ -258,13 +271,15 @@ func (x *exchange) readAll(ctx context.Context, from io.Reader, went func(int)) 
 			x.buffers[last-1].Close()
 			x.buffers[last-1] = x.buffers[last]
 			x.buffers = x.buffers[:last]
+			x.sent -= ledger.Size(int64(len(body)))
+			x.server.sending.give(x.from, ledger.Size(int64(len(body))))
 			body = larger
 		}
 	}
 }
 
 // writeREST writes a response: JSON text, with the elements of tensors in it or after it.
-func (x *exchange) writeREST(w http.ResponseWriter, r *http.Request, response *oip.Response) error {
+func (x *exchange) writeREST(w http.ResponseWriter, r *http.Request, response *oip.Response) (err error) {
 	split, err := response.EncodeJSON()
 	if err != nil {
 		x.server.reply(w, nil, err)
@@ -281,13 +296,14 @@ func (x *exchange) writeREST(w http.ResponseWriter, r *http.Request, response *o
 		}
 	}
 	control := http.NewResponseController(w)
-	control.SetWriteDeadline(time.Now().Add(x.server.options.Stall + time.Duration((size+text)>>16)*time.Second))
+	paced := &pacedWriter{newPace(whileOpen(r, control.SetWriteDeadline), x.server.options.Stall, size+text+1), w}
+	to, end := compressed(paced, w.Header(), r)
 	defer func() {
+		err = errors.Join(err, end())
 		control.Flush() // within the deadline, too
 		control.SetWriteDeadline(time.Time{})
 	}()
 	h := w.Header()
-	to, end := compressed(w, r)
 	if size == 0 && !hasBinary(response) {
 		h.Set("Content-Type", "application/json")
 	} else if textual == 0 {
@@ -305,16 +321,16 @@ func (x *exchange) writeREST(w http.ResponseWriter, r *http.Request, response *o
 		h.Set(headerLength, strconv.FormatInt(count.n, 10))
 	}
 	if err := writeText(to, response, split); err != nil {
-		return errors.Join(err, end())
+		return err
 	}
 	for i := range response.Outputs {
 		if t := &response.Outputs[i]; t.Binary && t.Region == nil {
 			if _, err := to.Write(t.Data); err != nil {
-				return errors.Join(err, end())
+				return err
 			}
 		}
 	}
-	return end()
+	return nil
 }
 
 // hasBinary reports whether a response has elements after its text, even none.
@@ -358,26 +374,41 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// compressed returns the writer for a response's body: compressed if the request accepts that by name.
-func compressed(w http.ResponseWriter, r *http.Request) (to io.Writer, end func() error) {
+// compressed returns the writer for a response's body: compressed if the request accepts that by name. The caller calls
+// end.
+func compressed(w io.Writer, header http.Header, r *http.Request) (to io.Writer, end func() error) {
 	for coding := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
 		coding, quality, _ := strings.Cut(strings.TrimSpace(coding), ";")
 		if strings.ReplaceAll(quality, " ", "") == "q=0" {
 			continue
 		}
-		switch strings.ToLower(coding) {
-		case "gzip":
-			w.Header().Set("Content-Encoding", "gzip")
-			z, _ := gzip.NewWriterLevel(w, gzip.BestSpeed)
-			return z, z.Close
-		case "deflate":
-			w.Header().Set("Content-Encoding", "deflate")
-			z, _ := zlib.NewWriterLevel(w, zlib.BestSpeed)
-			return z, z.Close
+		coding = strings.ToLower(coding)
+		if coding != "gzip" && coding != "deflate" {
+			continue
+		}
+		select {
+		case compressors <- struct{}{}:
+		default:
+			return w, func() error { return nil }
+		}
+		header.Set("Content-Encoding", coding)
+		var z io.WriteCloser
+		if coding == "gzip" {
+			z, _ = gzip.NewWriterLevel(w, gzip.BestSpeed)
+		} else {
+			z, _ = zlib.NewWriterLevel(w, zlib.BestSpeed)
+		}
+		return z, func() error {
+			defer func() { <-compressors }()
+			return z.Close()
 		}
 	}
 	return w, func() error { return nil }
 }
+
+// compressors bounds the answers that are compressed at a time, each with some 800 KiB of Go's heap for as long as its
+// client takes: further ones are sent as they are.
+var compressors = make(chan struct{}, 8)
 
 // readText reads the body of a call that is no inference.
 func readText(r *http.Request, to any) error {

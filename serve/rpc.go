@@ -100,8 +100,7 @@ func (s *Server) grpcCall(call func(ctx context.Context, w http.ResponseWriter,
 func (s *Server) inferGRPC(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
 	x := s.exchangeOf(r)
 	defer x.close()
-	http.NewResponseController(w).SetReadDeadline(time.Now().Add(s.options.Stall))
-	message, err := x.readMessage(ctx, w, r)
+	message, err := x.readMessage(ctx, w, r, true)
 	if errors.Is(err, io.EOF) {
 		return oip.Errorf("the call has no message")
 	}
@@ -113,7 +112,7 @@ func (s *Server) inferGRPC(ctx context.Context, w http.ResponseWriter, r *http.R
 		return err
 	}
 	w.Header().Set("Content-Type", "application/grpc")
-	return x.writeMessage(w, response.EncodeProto(), nil)
+	return x.writeMessage(w, r, response.EncodeProto(), nil)
 }
 
 // answerProto answers an encoded request. With an error the request is nil if nothing of it could be decoded.
@@ -127,9 +126,14 @@ func (x *exchange) answerProto(ctx context.Context, message []byte) (*oip.Reques
 	return request, response, err
 }
 
-// readMessage reads a message into the ledger's memory; io.EOF if there is none. The stream's deadline for reading
-// stays set, which is nothing to a call that has read its only message: each change of it wakes the connection.
-func (x *exchange) readMessage(ctx context.Context, w http.ResponseWriter, r *http.Request) ([]byte, error) {
+// readMessage reads a message into the ledger's memory; io.EOF if there is none. The client may let it rest before it
+// begins, unless it is due.
+func (x *exchange) readMessage(ctx context.Context, w http.ResponseWriter, r *http.Request, due bool) ([]byte, error) {
+	deadline := newReading(w, r)
+	defer deadline.end()
+	if due {
+		deadline.set(time.Now().Add(x.server.options.Stall))
+	}
 	var head [5]byte
 	if _, err := io.ReadFull(r.Body, head[:]); err != nil {
 		if errors.Is(err, io.EOF) {
@@ -145,37 +149,36 @@ func (x *exchange) readMessage(ctx context.Context, w http.ResponseWriter, r *ht
 		return nil, err
 	}
 	message := memory[:size]
-	control := http.NewResponseController(w)
-	stall := x.server.options.Stall
-	control.SetReadDeadline(time.Now().Add(stall + time.Duration(size>>16)*time.Second))
-	begun, err := io.ReadFull(r.Body, message[:min(size, peeked)])
+	from := &pacedReader{newPace(deadline.set, x.server.options.Stall, size), r.Body}
+	begun, err := io.ReadFull(from, message[:min(size, peeked)])
 	if pad := -oip.RawStart(message[:begun]) & (alignment - 1); err == nil && head[0] == 0 && pad > 0 {
 		copy(memory[pad:], message[:begun]) // the rest is read to where its elements are aligned
 		message = memory[pad : int64(pad)+size]
 	}
 	if err == nil {
-		_, err = io.ReadFull(r.Body, message[begun:])
+		_, err = io.ReadFull(from, message[begun:])
 	}
 	switch {
 	case err != nil:
 		return nil, oip.Errorf("the message has %d bytes by its length, and ends early: %v", size, err)
 	case head[0] == 0:
+		x.received()
 		return message, nil
 	}
 	packed := bytes.NewReader(message)
-	var from io.Reader
+	var plain io.Reader
 	switch coding := r.Header.Get("Grpc-Encoding"); coding {
 	case "gzip":
-		from, err = gzip.NewReader(packed)
+		plain, err = gzip.NewReader(packed)
 	case "deflate":
-		from, err = zlib.NewReader(packed)
+		plain, err = zlib.NewReader(packed)
 	default:
 		return nil, notSupported("grpc-encoding %q is none of identity, gzip, deflate", coding)
 	}
 	if err != nil {
 		return nil, oip.Errorf("the message is not compressed as its grpc-encoding says: %v", err)
 	}
-	return x.readAll(now, from, func(int) {})
+	return x.readAll(now, plain)
 }
 
 const (
@@ -185,7 +188,8 @@ const (
 
 // writeMessage writes a message in pieces, and leaves the stream's deadline for writing set: the end of the message is
 // in a buffer until the call ends or flushes. wrap is a field that the message is wrapped in, nil if it is not.
-func (x *exchange) writeMessage(w http.ResponseWriter, pieces [][]byte, wrap func(size int64) []byte) error {
+func (x *exchange) writeMessage(w http.ResponseWriter, r *http.Request, pieces [][]byte,
+	wrap func(size int64) []byte) error {
 	size := int64(0)
 	for _, p := range pieces {
 		size += int64(len(p))
@@ -199,7 +203,7 @@ func (x *exchange) writeMessage(w http.ResponseWriter, pieces [][]byte, wrap fun
 		return oip.Errorf("the response has %d bytes, more than a message of gRPC", whole)
 	}
 	control := http.NewResponseController(w)
-	control.SetWriteDeadline(time.Now().Add(x.server.options.Stall + time.Duration(size>>16)*time.Second))
+	to := &pacedWriter{newPace(whileOpen(r, control.SetWriteDeadline), x.server.options.Stall, whole+5), w}
 	head := binary.BigEndian.AppendUint32([]byte{0}, uint32(whole))
 	if len(pieces) > 0 { // one write for the frame and the first piece
 		pieces[0] = append(append(head, outer...), pieces[0]...)
@@ -207,7 +211,7 @@ func (x *exchange) writeMessage(w http.ResponseWriter, pieces [][]byte, wrap fun
 		pieces = [][]byte{append(head, outer...)}
 	}
 	for _, p := range pieces {
-		if _, err := w.Write(p); err != nil {
+		if _, err := to.Write(p); err != nil {
 			return err
 		}
 	}
@@ -235,11 +239,10 @@ func (s *Server) streamGRPC(ctx context.Context, w http.ResponseWriter, r *http.
 func (s *Server) streamOne(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
 	x := s.exchangeOf(r)
 	defer x.close()
-	message, err := x.readMessage(ctx, w, r)
+	message, err := x.readMessage(ctx, w, r, false)
 	if err != nil {
 		return err
 	}
-	http.NewResponseController(w).SetReadDeadline(time.Time{})
 	request, response, err := x.answerProto(ctx, message)
 	if err != nil {
 		s.early.add(err)
@@ -253,12 +256,12 @@ func (s *Server) streamOne(ctx context.Context, w http.ResponseWriter, r *http.R
 		if err != nil {
 			return err
 		}
-		return x.writeMessage(w, [][]byte{encoded}, nil)
+		return x.writeMessage(w, r, [][]byte{encoded}, nil)
 	}
 	if last, _ := request.Parameters.Flag("triton_enable_empty_final_response"); last {
 		response.Parameters = oip.Parameters{"triton_final_response": true}
 	}
-	return x.writeMessage(w, response.EncodeProto(), func(size int64) []byte {
+	return x.writeMessage(w, r, response.EncodeProto(), func(size int64) []byte {
 		return protowire.AppendVarint(protowire.AppendTag(nil, 2, protowire.BytesType), uint64(size))
 	})
 }

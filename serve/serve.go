@@ -64,6 +64,9 @@ type Options struct {
 	Drain time.Duration
 	// MostBody bounds the bytes of one request's body. 0: the ledger alone does.
 	MostBody int64
+	// Requests bounds the requests in progress, each of which may take 32 KiB of Go's heap beside Limit. One client gets
+	// at most half of them, less if others want some. 0: 2048.
+	Requests int
 	// Stall is how long a client may let a transfer rest: the rest of a body, and the rest of a response, must arrive
 	// within Stall and a second for each 64 KiB. 0: 20 seconds.
 	Stall time.Duration
@@ -86,6 +89,9 @@ type Server struct {
 	ledger    *ledger.Ledger
 	bodies    *ledger.Buffers
 	responses *ledger.Buffers
+	sending   *shares // of the memory for bodies, until they are there
+	reading   *shares // of the memory for responses
+	asking    *shares // of the requests in progress
 	catalogue *catalogue.Catalogue
 	regions   regions
 	tokens    map[[32]byte]bool
@@ -106,6 +112,7 @@ type Server struct {
 func New(o Options) (*Server, error) {
 	o.Mode, o.Every = cmp.Or(o.Mode, AtStart), cmp.Or(o.Every, 15*time.Second)
 	o.Drain, o.Stall = cmp.Or(o.Drain, 30*time.Second), cmp.Or(o.Stall, 20*time.Second)
+	o.Requests = cmp.Or(o.Requests, 2048)
 	if o.Limit == 0 {
 		o.Limit = limits.Usable() / 8 * 7
 	}
@@ -120,13 +127,16 @@ func New(o Options) (*Server, error) {
 	weir.SetLimit(o.Limit + Pools)
 	s.bodies = ledger.NewBuffers(s.ledger.Account(ledger.Body, "requests"), min(o.Limit/16, 64<<20))
 	s.responses = ledger.NewBuffers(s.ledger.Account(ledger.Response, "responses"), min(o.Limit/16, 64<<20))
+	s.sending = newShares(func() int64 { return s.ledger.Most(ledger.Body) })
+	s.reading = newShares(func() int64 { return s.ledger.Most(ledger.Response) })
+	s.asking = newShares(func() int64 { return int64(o.Requests) })
 	s.catalogue = catalogue.New(s.ledger, catalogue.Options{Folder: o.Folder, Explicit: o.Mode == Explicit, Load: o.Load,
 		Cache: o.Cache, Threads: o.Threads, Evict: o.Evict, Replace: o.Replace, Drain: o.Drain, Log: s.log})
 	if err := s.catalogue.Scan(); err != nil {
 		return nil, err
 	}
 	s.regions.all = map[string]*region{}
-	s.rpc = grpc.NewServer()
+	s.rpc = grpc.NewServer(grpc.MaxRecvMsgSize(mostText))
 	(&service{server: s, manage: !o.Manage}).register(s.rpc)
 	registerExtras(s.rpc, s)
 	s.metrics = s.metricsHandler()

@@ -108,7 +108,7 @@ type errorStatus struct {
 
 // statusNow collects the status.
 func (s *Server) statusNow() overview {
-	state := s.ledger.State()
+	state := s.state()
 	out := overview{Server: serverStatus{"weir", Version, s.Ready(), time.Since(s.started).Seconds()},
 		Ledger: ledgerStatus{Limit: state.Limit, Held: state.Held, Peak: state.Peak, Waiting: state.Waiting,
 			Refusals: state.Refusals, Accounts: []accountStatus{}}, Models: []modelStatus{}, Errors: []errorStatus{}}

@@ -228,6 +228,7 @@ var rooms = []Room{
 			"go.opentelemetry.io/otel/sdk/trace", "go.opentelemetry.io/otel/sdk/trace/tracetest",
 			"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp",
 			"go.opentelemetry.io/otel/sdk/resource",
+			"golang.org/x/net/http2", "golang.org/x/net/http2/hpack",
 			"google.golang.org/genproto/googleapis/rpc/errdetails", "google.golang.org/grpc",
 			"google.golang.org/grpc/codes", "google.golang.org/grpc/credentials/insecure",
 			"google.golang.org/grpc/health", "google.golang.org/grpc/mem",

@@ -8,6 +8,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -26,6 +27,7 @@ import (
 	"time"
 
 	"github.com/weirml/weir/serve"
+	"github.com/weirml/weir/serve/internal/conns"
 	"github.com/weirml/weir/serve/internal/limits"
 )
 
@@ -40,6 +42,7 @@ type settings struct {
 	json, verbose                bool
 	drain                        time.Duration
 	connections                  int
+	window                       int // bytes that a connection of HTTP/2 receives before they are asked for
 	options                      serve.Options
 }
 
@@ -90,7 +93,9 @@ func parse(args []string) (*settings, error) {
 		"how long requests in progress may go on after SIGTERM, or after their model is unloaded")
 	f.Int64Var(&o.MostBody, "most-body", 0, "bytes of one request's body; 0: as the limit allows")
 	f.DurationVar(&o.Stall, "stall", 20*time.Second, "how long a client may let a transfer rest")
-	f.IntVar(&s.connections, "connections", 1024, "connections at a time, of each address")
+	f.IntVar(&s.connections, "connections", 0, "connections at a time, of all addresses; 0: as Go's heap allows, at "+
+		"most 1024")
+	f.IntVar(&o.Requests, "requests", 0, "requests in progress at a time; 0: as Go's heap allows")
 	f.StringVar(&s.tokens, "token-file", "", "file with bearer tokens, one a line: every call but health needs one")
 	f.StringVar(&s.certificate, "tls-cert", "", "file with the server's certificate chain (PEM)")
 	f.StringVar(&s.key, "tls-key", "", "file with the server's key (PEM)")
@@ -165,6 +170,38 @@ func (s *settings) divide() error {
 	}
 	debug.SetMemoryLimit(heap - serve.Pools)
 	s.options.Limit = whole - heap
+	return s.transport(heap)
+}
+
+// What the protocol layers take of Go's heap, in bytes: a connection, without what HTTP/2 receives before it is asked
+// for; and a request in progress. TestFootprint measures them.
+const (
+	ofConnection = 40 << 10
+	ofRequest    = 32 << 10
+	leastWindow  = 64 << 10 // HTTP/2 has no smaller one
+	mostWindow   = 1 << 20
+)
+
+// goroutinesBeside is more goroutines than the process has beside those of connections and requests.
+const goroutinesBeside = 512
+
+// transport divides Go's heap: connections get a half of it, requests in progress a quarter.
+func (s *settings) transport(heap int64) error {
+	most := heap / 2 / (ofConnection + leastWindow)
+	if s.connections == 0 {
+		s.connections = int(min(most, 1024))
+	}
+	if s.connections < 1 || int64(s.connections) > most {
+		return fmt.Errorf("--connections is %d; a heap of %d bytes is enough for 1 to %d: see --heap", s.connections, heap,
+			most)
+	}
+	s.window = int(min(heap/2/int64(s.connections)-ofConnection, mostWindow))
+	most = heap / 4 / ofRequest
+	s.options.Requests = cmp.Or(s.options.Requests, int(most))
+	if s.options.Requests < 1 || int64(s.options.Requests) > most {
+		return fmt.Errorf("--requests is %d; a heap of %d bytes is enough for 1 to %d: see --heap", s.options.Requests, heap,
+			most)
+	}
 	return nil
 }
 
@@ -201,6 +238,10 @@ func run(s *settings) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	bound := conns.NewBound(s.connections)
+	go bound.Guard(ctx, goroutinesBeside+3*s.connections+s.options.Requests, func(client string, goroutines int) {
+		s.options.Logger.Warn("connections closed: too many streams", "client", client, "goroutines", goroutines)
+	})
 	var listeners []net.Listener
 	defer func() {
 		for _, l := range listeners {
@@ -210,7 +251,7 @@ func run(s *settings) error {
 	listen := func(address string) (net.Listener, error) {
 		l, err := net.Listen("tcp", address)
 		if err == nil {
-			l = bounded(l, s.connections)
+			l = bound.Listener(l)
 			listeners = append(listeners, l)
 		}
 		return l, err
@@ -226,7 +267,7 @@ func run(s *settings) error {
 		if err != nil {
 			return err
 		}
-		h := newServer(handler, secure, s.options.Logger)
+		h := s.newServer(handler, secure)
 		servers = append(servers, h)
 		s.options.Logger.Info("listening", "for", name, "address", l.Addr().String(), "tls", secure != nil)
 		go func() {
@@ -254,20 +295,25 @@ func run(s *settings) error {
 	s.options.Logger.Info("ending", "within", s.drain)
 	last, cancel := context.WithTimeout(context.Background(), s.drain)
 	defer cancel()
-	shut := make(chan error)
-	for _, h := range servers { // together: none accepts requests while another drains
+	return errors.Join(err, s.shut(last, servers), server.Close(last), endTraces(last))
+}
+
+// shut ends HTTP servers together, so that none accepts requests while another drains.
+func (s *settings) shut(ctx context.Context, servers []*http.Server) (err error) {
+	ended := make(chan error)
+	for _, h := range servers {
 		go func() {
-			err := h.Shutdown(last)
+			err := h.Shutdown(ctx)
 			if err != nil {
 				err = errors.Join(fmt.Errorf("requests were still in progress after %v: %w", s.drain, err), h.Close())
 			}
-			shut <- err
+			ended <- err
 		}()
 	}
 	for range servers {
-		err = errors.Join(err, <-shut)
+		err = errors.Join(err, <-ended)
 	}
-	return errors.Join(err, server.Close(last), endTraces(last))
+	return err
 }
 
 // wait waits until ctx ends or a listener fails, and reads the folder again on each hangup.
@@ -287,16 +333,18 @@ func wait(ctx context.Context, server *serve.Server, hangup chan os.Signal, ende
 }
 
 // newServer returns an HTTP server that speaks HTTP/1 and HTTP/2, without TLS too, whose buffers are bounded.
-func newServer(handler http.Handler, secure *tls.Config, log *slog.Logger) *http.Server {
+func (s *settings) newServer(handler http.Handler, secure *tls.Config) *http.Server {
 	p := &http.Protocols{}
 	p.SetHTTP1(true)
 	p.SetHTTP2(true)
 	p.SetUnencryptedHTTP2(true)
-	return &http.Server{Handler: handler, Protocols: p, TLSConfig: secure, ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
-		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 256, MaxReceiveBufferPerConnection: 1 << 20,
-			MaxReceiveBufferPerStream: 256 << 10, SendPingTimeout: time.Minute},
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
+	return &http.Server{Handler: handler, ConnState: conns.State, ConnContext: conns.Context,
+		Protocols: p, TLSConfig: secure, ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 4 << 10,
+		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 100, MaxReceiveBufferPerConnection: s.window,
+			MaxReceiveBufferPerStream: min(s.window, 256<<10), SendPingTimeout: time.Minute,
+			WriteByteTimeout: s.options.Stall},
+		ErrorLog: slog.NewLogLogger(s.options.Logger.Handler(), slog.LevelDebug)}
 }
 
 // tls returns the settings of TLS, nil without it.

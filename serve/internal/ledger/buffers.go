@@ -52,8 +52,9 @@ func NewBuffers(account *Account, keep int64) *Buffers {
 	return b
 }
 
-// sizeOf returns the size of the buffer for so many bytes: a class of a few pages, or four to each power of two.
-func sizeOf(bytes int64) int64 {
+// Size returns the size of the buffer that Get returns for so many bytes: a class of a few pages, or four to each power
+// of two.
+func Size(bytes int64) int64 {
 	for size := int64(pageBytes); size <= largestSmall; size *= 4 {
 		if bytes <= size {
 			return size
@@ -65,7 +66,7 @@ func sizeOf(bytes int64) int64 {
 
 // Whole returns the bytes that a buffer of so many takes from its account, if no free one is there.
 func Whole(bytes int64) int64 {
-	if size := sizeOf(max(bytes, 1)); size > largestSmall {
+	if size := Size(max(bytes, 1)); size > largestSmall {
 		return size
 	}
 	return slabBytes
@@ -77,7 +78,7 @@ func (b *Buffers) Get(ctx context.Context, bytes int64) (*Buffer, error) {
 		return nil, &Refused{Kind: b.account.kind, Account: b.account.name, Need: bytes,
 			Limit: b.account.ledger.Most(b.account.kind), Never: true}
 	}
-	size := sizeOf(max(bytes, 1))
+	size := Size(max(bytes, 1))
 	if x := b.pop(size); x != nil {
 		return x.cut(bytes), nil
 	}

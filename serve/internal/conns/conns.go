@@ -1,0 +1,223 @@
+// Package conns bounds the connections of a server. When all are taken, a new one takes the place of one that keeps the
+// server waiting: it is idle, or has not sent its request yet. Connections whose requests are in progress stay.
+package conns
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Bound is a bound on the connections of several listeners together.
+type Bound struct {
+	most int
+
+	mu     sync.Mutex
+	open   map[*conn]bool
+	change *sync.Cond // of open, of a connection's state, or of a listener's end
+}
+
+// listener is a listener whose connections are bounded.
+type listener struct {
+	net.Listener
+	of     *Bound
+	closed bool // under the bound's lock
+}
+
+// conn is a connection of a listener.
+type conn struct {
+	net.Conn
+	of   *Bound
+	from netip.Prefix // the client: an address of IPv4, or a network of IPv6
+	asks atomic.Int64 // requests in progress
+	// The other fields are under the bound's lock.
+	waits bool // the server waits for the client
+	since time.Time
+}
+
+// NewBound returns a bound of a number of connections at a time. If none of them can go, further ones wait.
+func NewBound(most int) *Bound {
+	b := &Bound{most: max(1, most), open: map[*conn]bool{}}
+	b.change = sync.NewCond(&b.mu)
+	return b
+}
+
+// Listener returns a listener within the bound. State and Context belong into its http.Server.
+func (b *Bound) Listener(l net.Listener) net.Listener { return &listener{Listener: l, of: b} }
+
+// Accept accepts a connection, and closes another one or waits if there are as many as there may be.
+func (l *listener) Accept() (net.Conn, error) {
+	accepted, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	b := l.of
+	c := &conn{Conn: accepted, of: b, from: clientOf(accepted.RemoteAddr()), waits: true, since: time.Now()}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for len(b.open) >= b.most && !l.closed {
+		if v := b.victim(); v != nil {
+			delete(b.open, v)
+			v.Conn.Close()
+		} else {
+			b.change.Wait()
+		}
+	}
+	if l.closed {
+		accepted.Close()
+		return nil, net.ErrClosed
+	}
+	b.open[c] = true
+	return c, nil
+}
+
+// victim returns the connection that has kept the server waiting for the longest time, of the client that has most of
+// those that do; nil if none does. It is called under the lock.
+func (b *Bound) victim() (v *conn) {
+	waiting := map[netip.Prefix]int{}
+	for c := range b.open {
+		if c.waits {
+			waiting[c.from]++
+		}
+	}
+	for c := range b.open {
+		if c.waits && (v == nil || waiting[c.from] > waiting[v.from] ||
+			waiting[c.from] == waiting[v.from] && c.since.Before(v.since)) {
+			v = c
+		}
+	}
+	return v
+}
+
+// clientOf returns the client at an address.
+func clientOf(a net.Addr) netip.Prefix {
+	at, err := netip.ParseAddrPort(a.String())
+	if err != nil {
+		return netip.Prefix{}
+	}
+	bits := 32
+	if !at.Addr().Unmap().Is4() {
+		bits = 64
+	}
+	p, _ := at.Addr().Unmap().Prefix(bits)
+	return p
+}
+
+// Close stops Accept.
+func (l *listener) Close() error {
+	l.of.mu.Lock()
+	l.closed = true
+	l.of.change.Broadcast()
+	l.of.mu.Unlock()
+	return l.Listener.Close()
+}
+
+// State is an http.Server's ConnState.
+func State(c net.Conn, s http.ConnState) {
+	if secure, ok := c.(interface{ NetConn() net.Conn }); ok { // of TLS
+		c = secure.NetConn()
+	}
+	if b, ok := c.(*conn); ok {
+		b.wait(s != http.StateActive)
+	}
+}
+
+// wait sets whether the server waits for the client.
+func (c *conn) wait(waits bool) {
+	c.of.mu.Lock()
+	defer c.of.mu.Unlock()
+	c.waits, c.since = waits, time.Now()
+	if waits {
+		c.of.change.Broadcast()
+	}
+}
+
+// key is the key of a connection in the contexts of its requests.
+type key struct{}
+
+// Context is an http.Server's ConnContext.
+func Context(ctx context.Context, c net.Conn) context.Context {
+	if secure, ok := c.(interface{ NetConn() net.Conn }); ok {
+		c = secure.NetConn()
+	}
+	return context.WithValue(ctx, key{}, c)
+}
+
+// Enter tells that a request is in progress until the returned function is called.
+func Enter(ctx context.Context) (leave func()) {
+	c, ok := ctx.Value(key{}).(*conn)
+	if !ok {
+		return func() {}
+	}
+	c.asks.Add(1)
+	return func() { c.asks.Add(-1) }
+}
+
+// Guard keeps a process at a number of goroutines until ctx ends: streams of HTTP/2 have some before anybody can refuse
+// them. If there are more, it closes the connections of the client with the most connections and requests.
+func (b *Bound) Guard(ctx context.Context, most int, report func(client string, goroutines int)) {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for rest := time.Now(); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if n := runtime.NumGoroutine(); n > most && time.Now().After(rest) {
+			if client := b.shed(); client != "" {
+				report(client, n)
+				rest = time.Now().Add(ending)
+			}
+		}
+	}
+}
+
+// ending is the time that the goroutines of closed connections get to end, before others are closed too.
+const ending = time.Second
+
+// shed closes the connections of the client with the most connections and requests, and returns its name.
+func (b *Bound) shed() (client string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	load := map[netip.Prefix]int64{}
+	var worst netip.Prefix
+	for c := range b.open {
+		if load[c.from] += 1 + c.asks.Load(); load[c.from] > load[worst] {
+			worst = c.from
+		}
+	}
+	for c := range b.open {
+		if c.from == worst {
+			c.Conn.Close()
+			client = worst.String()
+		}
+	}
+	return client
+}
+
+// Receive tells that a request's body is read, of which its connection has no other, until the returned function is
+// called.
+func Receive(ctx context.Context) (done func()) {
+	c, ok := ctx.Value(key{}).(*conn)
+	if !ok {
+		return func() {}
+	}
+	c.wait(true)
+	return func() { c.wait(false) }
+}
+
+// Close closes the connection, and makes room for another.
+func (c *conn) Close() error {
+	err := c.Conn.Close()
+	c.of.mu.Lock()
+	defer c.of.mu.Unlock()
+	delete(c.of.open, c)
+	c.of.change.Broadcast()
+	return err
+}

@@ -1,0 +1,107 @@
+package conns
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+)
+
+// dial connects to a listener from an address of this machine, and returns the connection's two ends.
+func dial(t *testing.T, l net.Listener, from string) (client net.Conn, server *conn) {
+	t.Helper()
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	client, err := d.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Skipf("%s is no address here: %v", from, err)
+	}
+	t.Cleanup(func() { client.Close() })
+	accepted, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client, accepted.(*conn)
+}
+
+// gone reports whether the other end has closed a connection.
+func gone(c net.Conn) bool {
+	c.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+	_, err := c.Read(make([]byte, 1))
+	var timeout net.Error
+	return !errors.As(err, &timeout) || !timeout.Timeout()
+}
+
+// TestBound: connections that are in progress stay; of the others, the client with most loses its oldest.
+func TestBound(t *testing.T) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bound := NewBound(4)
+	l := bound.Listener(inner)
+	defer l.Close()
+	busy, server := dial(t, l, "127.0.0.2")
+	State(server, http.StateActive)
+	honest, _ := dial(t, l, "127.0.0.3")
+	first, _ := dial(t, l, "127.0.0.2")
+	second, slow := dial(t, l, "127.0.0.2")
+	State(slow, http.StateActive)
+	done := Receive(Context(context.Background(), slow))
+	dial(t, l, "127.0.0.4")
+	if !gone(first) || gone(second) || gone(busy) || gone(honest) {
+		t.Errorf("closed: the oldest of the client with most %v, its second %v, its busy one %v, another's %v",
+			gone(first), gone(second), gone(busy), gone(honest))
+	}
+	done()
+	dial(t, l, "127.0.0.4") // one of three clients with one each: the oldest
+	if !gone(honest) || gone(second) || gone(busy) {
+		t.Errorf("closed: the oldest %v, those in progress %v and %v", gone(honest), gone(second), gone(busy))
+	}
+	dial(t, l, "127.0.0.5")
+	if len(bound.open) != 4 {
+		t.Errorf("%d connections are open", len(bound.open))
+	}
+}
+
+// TestBoundWaits: if all connections are in progress, the next one waits for an end, and Close ends the wait.
+func TestBoundWaits(t *testing.T) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := NewBound(1).Listener(inner)
+	_, server := dial(t, l, "127.0.0.1")
+	State(server, http.StateActive)
+	accepted := make(chan error, 2)
+	for range 2 {
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	go func() {
+		for range 2 {
+			c, err := l.Accept()
+			if err == nil {
+				State(c, http.StateActive)
+			}
+			accepted <- err
+		}
+	}()
+	select {
+	case <-accepted:
+		t.Fatal("a connection was accepted beside the only one")
+	case <-time.After(50 * time.Millisecond):
+	}
+	server.Close()
+	if err := <-accepted; err != nil {
+		t.Error(err)
+	}
+	l.Close()
+	if err := <-accepted; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+}
