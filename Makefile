@@ -95,7 +95,7 @@ metrics: ## Prometheus and OpenTelemetry: the module's tests
 .PHONY: serve
 serve: | .cache ## the inference server: the module's tests, and clients that others wrote
 	@echo "== serve"
-	@cd serve && $(GO) vet ./... && $(GO) test $(SHORT) ./...
+	@cd serve && $(GO) vet ./... && $(GO) test $(SHORT) ./... && $(GO) test ./cmd/weir-serve -run TestSoak -soak 2m
 	@$(MAKE) --no-print-directory serve-clients
 
 # The clients are pinned packages of PyPI (270 MB) and grpcurl, in .cache/serve. What cannot be had is left out, and told.
