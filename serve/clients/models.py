@@ -2,10 +2,12 @@
 import pathlib
 import shutil
 
-from onnx import TensorProto, helper, save
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper, save
 
 HERE = pathlib.Path(__file__).parent
 DIGITS = HERE / "../../examples/digits/data/digits.onnx"
+WEIGHTS = np.random.default_rng(39).normal(size=(3, 8, 8), scale=0.4).astype(np.float32)  # of the model attend: queries, keys, values
 # By the protocol's names of element types.
 TYPES = {"BOOL": TensorProto.BOOL, "INT8": TensorProto.INT8, "INT16": TensorProto.INT16, "INT32": TensorProto.INT32, "INT64": TensorProto.INT64,
          "UINT8": TensorProto.UINT8, "UINT16": TensorProto.UINT16, "UINT32": TensorProto.UINT32, "UINT64": TensorProto.UINT64, "FP16": TensorProto.FLOAT16,
@@ -66,4 +68,12 @@ def folder(root):
     stateful(root, "started", [("Where", ["start", "x", "state"], ["old"]), ("Add", ["old", "x"], ["next"]), ("Identity", ["next"], ["y"]), ("Identity", ["id"], ["who"])],
              [("x", "FP32", [1]), ("state", "FP32", [1]), ("start", "BOOL", [1]), ("id", "BYTES", [1])], [("y", "FP32", [1]), ("next", "FP32", [1]), ("who", "BYTES", [1])],
              "FP32", 1, 1, CONTROLS)
+    attend = [("MatMul", ["x", "wq"], ["q"]), ("MatMul", ["x", "wk"], ["k"]), ("MatMul", ["x", "wv"], ["v"]), ("Concat", ["keys", "k"], ["k2"], {"axis": 1}),
+              ("Concat", ["values", "v"], ["v2"], {"axis": 1}), ("Transpose", ["k2"], ["t"], {"perm": [0, 2, 1]}), ("MatMul", ["q", "t"], ["s"]),
+              ("Softmax", ["s"], ["a"]), ("MatMul", ["a", "v2"], ["y"])]
+    write(root / "attend" / "1" / "model.onnx", attend, [("x", "FP32", [1, "n", 8]), ("keys", "FP32", [1, "p", 8]), ("values", "FP32", [1, "p", 8])],
+          [("y", "FP32", [1, "n", 8]), ("k2", "FP32", [1, "m", 8]), ("v2", "FP32", [1, "m", 8])], [numpy_helper.from_array(w, "w" + n) for w, n in zip(WEIGHTS, "qkv")])
+    cache = "\n".join(f"""  state {{ input_name: "{name}" output_name: "{name[0]}2" data_type: TYPE_FP32 dims: [ 1, -1, 8 ]
+          initial_state: {{ data_type: TYPE_FP32 dims: [ 1, 0, 8 ] zero_data: true name: "empty" }} }}""" for name in ("keys", "values"))
+    (root / "attend" / "config.pbtxt").write_text(f"sequence_batching {{\n  max_sequence_idle_microseconds: 60000000\n{cache}\n}}\n")
     (root / "broken.onnx").write_bytes(b"this is no model")

@@ -16,6 +16,8 @@ import tritonclient.http
 import tritonclient.http.aio
 from tritonclient.utils import InferenceServerException, shared_memory
 
+import models
+
 NONE = "—"
 RPCS, FEATURES = {}, {}
 RANDOM = np.random.default_rng(38)
@@ -482,6 +484,19 @@ def sequences(c):
     assert r.as_numpy("who")[0] == b"a-b" and r.as_numpy("next")[0] == 6, r.get_response()
     m = c.get("get_model_metadata", "started")
     assert [i["name"] for i in m["inputs"]] == ["x"] and [o["name"] for o in m["outputs"]] == ["y", "who"], m
+
+
+@feature("attention over a cache that grows, as numpy computes it")
+def attention(c):
+    queries, keys, values = models.WEIGHTS
+    rounds = [[RANDOM.normal(size=(1, n, 8)).astype(np.float32) for n in (3, 1, 2, 1)] for _ in range(10)]
+    for step in range(4):
+        for identity, xs in enumerate(rounds, 1):
+            x, past = xs[step], np.concatenate(xs[:step + 1], 1)
+            y = c("infer", "attend", [c.input("x", "FP32", x)], sequence_id=identity, sequence_start=step == 0, sequence_end=step == 3).as_numpy("y")
+            score = (x @ queries) @ (past @ keys).transpose(0, 2, 1)
+            score = np.exp(score - score.max(-1, keepdims=True))
+            assert np.allclose(y, score / score.sum(-1, keepdims=True) @ (past @ values), rtol=1e-3, atol=1e-3), (identity, step)
 
 
 @feature("two sequences in a stream")

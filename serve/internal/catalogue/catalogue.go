@@ -497,6 +497,11 @@ func (c *Catalogue) report(v *Version) {
 		"cached", v.FromCache, "held_bytes", fixed, "certificate",
 		v.Program.Memory().Formula(v.Program.Stats().Calls).String(),
 		"calls", v.Program.Stats().Calls, "joined", v.Batcher != nil, "why_not_joined", v.Unbatched)
+	if v.Sequences != nil {
+		bytes, copied := v.Sequences.describe()
+		c.options.Log.Info("model has sequences", "model", v.Model, "version", v.Number, "idle", v.Sequences.idle,
+			"first_state_bytes", bytes, "states_copied", copied)
+	}
 }
 
 // Close unloads all models, after their requests in progress have ended or ctx ends.

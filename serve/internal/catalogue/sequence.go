@@ -142,6 +142,17 @@ func (v *Version) sequence(c *oip.ModelConfig, buffers *ledger.Buffers, most int
 	return nil
 }
 
+// describe returns the bytes that the states of a sequence have at its start, and the names of those that are copied at
+// each step, not updated in place.
+func (s *Sequences) describe() (bytes int64, copied []string) {
+	for _, st := range s.states {
+		if bytes += st.bytes; !st.inPlace {
+			copied = append(copied, st.input)
+		}
+	}
+	return bytes, copied
+}
+
 // ones returns the shape of an input that has one element.
 func ones(info *weir.Info) ([]int, error) {
 	shape := make([]int, len(info.Shape))
