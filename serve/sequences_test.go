@@ -319,6 +319,13 @@ func TestStatesAsOutputs(t *testing.T) {
 			t.Errorf("%s: %s, want %s", model, text, want)
 		}
 	}
+	_, text = get(t, h.URL+"/v2/weir/status")
+	for _, want := range []string{`"sequences":1,"sequence_bytes":8`, `"sequences":0,"sequence_bytes":0`,
+		`"sequences":1,"sequence_bytes":4`} {
+		if !bytes.Contains(text, []byte(want)) {
+			t.Errorf("the status lacks %s: %s", want, text)
+		}
+	}
 }
 
 // TestSequenceTokens: correlation IDs of clients with different tokens are different sequences.

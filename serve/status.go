@@ -97,6 +97,9 @@ type modelStatus struct {
 	Runs         uint64     `json:"runs"`
 	Mean         float64    `json:"mean_seconds"`
 	Waiting      int        `json:"waiting"`
+	// Sequences that are alive, and the bytes of their states; nil if the model has none.
+	Sequences     *int   `json:"sequences,omitempty"`
+	SequenceBytes *int64 `json:"sequence_bytes,omitempty"`
 }
 
 type errorStatus struct {
@@ -141,6 +144,10 @@ func (m *modelStatus) of(v *catalogue.Version) {
 	m.Calls, m.Joined, m.WhyNotJoined = v.Program.Stats().Calls, v.Batcher != nil, v.Unbatched
 	m.Took, m.FromCache, m.Waiting = v.Took.Seconds(), v.FromCache, v.Waiting()
 	m.Success, m.Failed, m.Rows, m.Runs = c.Success, c.Fail, c.Rows, c.Executions
+	if v.Sequences != nil {
+		s := v.Sequences.Stats()
+		m.Sequences, m.SequenceBytes = &s.Alive, &s.Bytes
+	}
 	if c.Success > 0 {
 		m.Mean = c.SuccessTime.Seconds() / float64(c.Success)
 	}

@@ -99,6 +99,7 @@ func TestPageInBrowser(t *testing.T) {
 	name := strings.ReplaceAll(hostileModel, "|", "\\")
 	dir := folder(t, map[string]string{name + "/1/model.onnx": digits, "digits.onnx": digits})
 	write(t, dir+"/broken.onnx", []byte("no model"))
+	statefulModel(t, dir, "controlled", time.Minute, "(%x: T[1]) {\n    %y: T[1] = abs(%x)\n    return %y", "f32", "")
 	_, h := start(t, serve.Options{Folder: dir, Limit: 64 << 20, Tokens: []string{"abc"}})
 	send := func(input string) {
 		r, err := http.NewRequest("POST", h.URL+"/v2/models/digits/infer", strings.NewReader(
@@ -130,6 +131,7 @@ func TestPageInBrowser(t *testing.T) {
 	until(`document.body.dataset.drawn >= 1`)
 	text := b.Eval("document.body.innerText")
 	for _, want := range []string{name, "READY", "UNAVAILABLE", "broken", "batch", "of 64.0 MiB are held",
+		"sequences: 0, 0 B", "states of sequences",
 		"no input \"<img src=x"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page does not say %q:\n%s", want, text)
@@ -138,7 +140,7 @@ func TestPageInBrowser(t *testing.T) {
 	if got := b.Eval(`[window.hacked, document.querySelectorAll("img, script").length].join()`); got != ",1" {
 		t.Errorf("a name became code: %s", got)
 	}
-	if n := b.Eval(`document.querySelectorAll("#models tr").length`); n != "3" {
+	if n := b.Eval(`document.querySelectorAll("#models tr").length`); n != "4" {
 		t.Errorf("%s models are shown", n)
 	}
 	var bar struct{ Parts, Peak float64 }
