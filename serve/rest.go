@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"strings"
 	"time"
@@ -87,13 +88,16 @@ func (s *Server) routes(manage bool) http.Handler {
 			return
 		}
 		defer conns.Enter(r.Context())()
-		from := clientOf(r)
-		if held, ok := s.asking.take(now, from, 0, 1); !ok {
-			s.refuse(w, r, &crowded{held})
-			return
+		open := openToAll(r.URL.Path)
+		if !open || strings.HasSuffix(r.URL.Path, "/Watch") { // health is answered at once, however many others ask
+			from := clientOf(r)
+			if held, ok := s.asking.take(now, from, 0, 1); !ok {
+				s.refuse(w, r, &crowded{held})
+				return
+			}
+			defer s.asking.give(from, 1)
 		}
-		defer s.asking.give(from, 1)
-		if !openToAll(r.URL.Path) {
+		if !open {
 			if err := s.allowed(r.Header.Get("Authorization")); err != nil {
 				if r.URL.Path == "/" && r.Method == http.MethodGet {
 					s.page(w, http.StatusUnauthorized)
@@ -169,11 +173,16 @@ func (s *Server) inferREST(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// clientOf returns the name of a client, for fairness: its address without the port.
+// clientOf returns the name of a client, for fairness: its address of IPv4, or its network of IPv6.
 func clientOf(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
 		return r.RemoteAddr
+	}
+	if a, err := netip.ParseAddr(host); err == nil && a.Is6() && !a.Is4In6() {
+		if p, err := a.Prefix(64); err == nil {
+			return p.String()
+		}
 	}
 	return host
 }

@@ -67,8 +67,8 @@ type Options struct {
 	// Requests bounds the requests in progress, each of which may take 32 KiB of Go's heap beside Limit. One client gets
 	// at most half of them, less if others want some. 0: 2048.
 	Requests int
-	// Stall is how long a client may let a transfer rest: the rest of a body, and the rest of a response, must arrive
-	// within Stall and a second for each 64 KiB. 0: 20 seconds.
+	// Stall is how long a client may let a transfer rest: at each time Stall, and a second for each 64 KiB that have gone
+	// and of the next MiB, are enough for a body or a response. 0: 20 seconds.
 	Stall time.Duration
 	// Tokens are the bearer tokens of clients; without any, none is asked for. Health is open to all.
 	Tokens []string

@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"sync"
 	"testing"
 	"time"
@@ -90,5 +93,41 @@ func TestPace(t *testing.T) {
 				t.Errorf("deadline %d is after %v, not %v s", i, set[i], want[i])
 			}
 		}
+	}
+}
+
+// TestCrowded: a client with as many requests in progress as it may have is refused another, and asks for the server's
+// health all the same.
+func TestCrowded(t *testing.T) {
+	s, err := New(Options{Folder: t.TempDir(), Requests: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close(t.Context())
+	h := httptest.NewServer(s.Handler())
+	defer h.Close()
+	for range 2 { // half of them
+		c, err := net.Dial("tcp", h.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		fmt.Fprint(c, "POST /v2/models/x/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n")
+	}
+	status := func(path string) int {
+		a, err := http.Get(h.URL + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.Body.Close()
+		return a.StatusCode
+	}
+	for give := time.Now().Add(5 * time.Second); status("/v2") != 429; time.Sleep(time.Millisecond) {
+		if time.Now().After(give) {
+			t.Fatal("a third request of the client is answered")
+		}
+	}
+	if got := status("/v2/health/live"); got != http.StatusOK {
+		t.Errorf("health: status %d", got)
 	}
 }

@@ -93,8 +93,8 @@ func parse(args []string) (*settings, error) {
 		"how long requests in progress may go on after SIGTERM, or after their model is unloaded")
 	f.Int64Var(&o.MostBody, "most-body", 0, "bytes of one request's body; 0: as the limit allows")
 	f.DurationVar(&o.Stall, "stall", 20*time.Second, "how long a client may let a transfer rest")
-	f.IntVar(&s.connections, "connections", 0, "connections at a time, of all addresses; 0: as Go's heap allows, at "+
-		"most 1024")
+	f.IntVar(&s.connections, "connections", 0, "connections at a time, of --listen and --grpc; 0: as Go's heap "+
+		"allows, at most 1024")
 	f.IntVar(&o.Requests, "requests", 0, "requests in progress at a time; 0: as Go's heap allows")
 	f.StringVar(&s.tokens, "token-file", "", "file with bearer tokens, one a line: every call but health needs one")
 	f.StringVar(&s.certificate, "tls-cert", "", "file with the server's certificate chain (PEM)")
@@ -182,6 +182,9 @@ const (
 	mostWindow   = 1 << 20
 )
 
+// ofManagement is the number of connections of the management address, which others cannot take.
+const ofManagement = 16
+
 // goroutinesBeside is more goroutines than the process has beside those of connections and requests.
 const goroutinesBeside = 512
 
@@ -248,10 +251,10 @@ func run(s *settings) error {
 			l.Close()
 		}
 	}()
-	listen := func(address string) (net.Listener, error) {
+	listen := func(address string, within *conns.Bound) (net.Listener, error) {
 		l, err := net.Listen("tcp", address)
 		if err == nil {
-			l = bound.Listener(l)
+			l = within.Listener(l)
 			listeners = append(listeners, l)
 		}
 		return l, err
@@ -262,8 +265,8 @@ func run(s *settings) error {
 	}
 	var servers []*http.Server
 	ended := make(chan error, 3)
-	start := func(name, address string, handler http.Handler) error {
-		l, err := listen(address)
+	start := func(name, address string, within *conns.Bound, handler http.Handler) error {
+		l, err := listen(address, within)
 		if err != nil {
 			return err
 		}
@@ -279,12 +282,12 @@ func run(s *settings) error {
 		}()
 		return nil
 	}
-	err = start("rest", s.listen, server.Handler())
+	err = start("rest", s.listen, bound, server.Handler())
 	if err == nil && s.grpc != "" {
-		err = start("grpc", s.grpc, server.Handler())
+		err = start("grpc", s.grpc, bound, server.Handler())
 	}
 	if err == nil && s.manage != "" {
-		err = start("management", s.manage, server.ManagementHandler())
+		err = start("management", s.manage, conns.NewBound(ofManagement), server.ManagementHandler())
 	}
 	if err == nil {
 		hangup := make(chan os.Signal, 1)
