@@ -27,6 +27,8 @@ var rooms = []Room{
 	{Floor: 0, Name: "diag", Purpose: "the error type and its six kinds"},
 	{Floor: 0, Name: "text", Purpose: "the scanner and the printer of the three languages",
 		May: []string{"sym", "diag"}},
+	{Floor: 0, Name: "text/pattern", Purpose: "regular expressions as Hugging Face's tokenizers match them",
+		May: []string{"diag"}},
 
 	{Floor: 0, Name: "safetensors", Purpose: "the tables of safetensors files", May: []string{"dtype", "diag"}},
 	{Floor: 0, Name: "pprof", Purpose: "profiles that go tool pprof reads"},
