@@ -33,6 +33,10 @@ var rooms = []Room{
 	{Floor: 0, Name: "safetensors", Purpose: "the tables of safetensors files", May: []string{"dtype", "diag"}},
 	{Floor: 0, Name: "pprof", Purpose: "profiles that go tool pprof reads"},
 
+	// x/text knows decompositions and combining classes. The order of a text's characters, and what they stand for, is
+	// the reference's.
+	{Floor: 1, Name: "tokenizer", Purpose: "texts to ids and back, exactly as Hugging Face's tokenizers do",
+		Modules: []string{"golang.org/x/text/unicode/norm", "os/exec"}},
 	// Tile registers are a fact of the machine only if the system lets the process use them: unix asks.
 	{Floor: 1, Name: "target", Purpose: "machine facts and limits, the kernel ABI, the handle of compiled code",
 		Modules: []string{"golang.org/x/sys/cpu", "golang.org/x/sys/unix"}},

@@ -24,6 +24,7 @@ func TestSnippets(t *testing.T) {
 		"docs/gpu.md":      "ctx context.Context, m *weir.Model",
 		"docs/arrays.md":   "s *array.Scope, f array.Func, specs []array.Spec, x, w *array.Array, seeds []*array.Array",
 		"docs/training.md": "file io.Writer",
+		"docs/text.md":     "",
 		"docs/memory.md": "ctx context.Context, model *weir.Model, program *weir.Program, calls int, container int64, " +
 			"account weir.Account",
 		"docs/plan.md": "ctx context.Context, program *weir.Program, inputs weir.Inputs",
@@ -110,9 +111,10 @@ func function(t *testing.T, number int, parameters, code string) string {
 		parameters += ", err error"
 	}
 	head := "package main\n"
-	for _, path := range []string{"context", "image", "io", "iter", "os", "runtime/debug", "time",
+	for _, path := range []string{"context", "fmt", "image", "io", "iter", "os", "runtime/debug", "time",
 		"github.com/weirml/weir/batch", "github.com/weirml/weir/files", "github.com/weirml/weir",
-		"github.com/weirml/weir/array", "github.com/weirml/weir/nn", "github.com/weirml/weir/train"} {
+		"github.com/weirml/weir/array", "github.com/weirml/weir/nn", "github.com/weirml/weir/tokenizer",
+		"github.com/weirml/weir/train"} {
 		if strings.Contains(code+parameters, filepath.Base(path)+".") {
 			head += fmt.Sprintf("import %q\n", path)
 		}

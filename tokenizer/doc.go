@@ -1,0 +1,11 @@
+// Package tokenizer turns text into the ids that a model reads, and ids back into text.
+//
+// Load reads Hugging Face's tokenizer.json. Ids, offsets, masks and decoded texts are equal to those of the reference,
+// PyPI's tokenizers 0.23.3, for every text that both accept; where the reference's Unicode tables are older than Go's,
+// this package follows the reference.
+//
+// A Tokenizer never changes, and any number of goroutines may use it.
+//
+// Text need not be valid UTF-8. As Rust's from_utf8_lossy does, each sequence of bytes that is not a character, and
+// could not become one by more bytes, counts as one U+FFFD; its offsets are those of the bytes.
+package tokenizer

@@ -1,0 +1,127 @@
+package tokenizer
+
+import (
+	"unicode"
+	"unicode/utf8"
+)
+
+// Encoding is a text, or two, as a model reads it. All slices but Overflow have an element for each token.
+type Encoding struct {
+	IDs     []int32
+	Offsets []Span  // the bytes of its text that a token stands for; empty for tokens that stand for none
+	Mask    []int32 // 0 for padding, 1 for every other token
+	Types   []int32 // which of two texts the token belongs to, as the model counts
+	Words   []int32 // the number of the word, or the added token, that a token is of; -1: of none
+	Special []bool  // the token is of the template or of the padding, and stands for no text
+
+	// Overflow is what truncation has cut off, in encodings of their own.
+	Overflow []Encoding
+}
+
+// encoded is the tokens of one text before truncation.
+type encoded struct {
+	text  string
+	ids   []int32
+	at    []Span
+	words []int32
+	trims []trim // if offsets are trimmed
+}
+
+// trim is the number of characters that stand for spaces at a token's ends.
+type trim struct{ leading, trailing int32 }
+
+func (e *encoded) reset() {
+	e.ids, e.at, e.words, e.trims = e.ids[:0], e.at[:0], e.words[:0], e.trims[:0]
+}
+
+// trimOf counts the spaces at the ends of a token. A byte-level space is Ġ.
+func trimOf(token string) (t trim) {
+	isSpace := func(r rune) bool { return r == 'Ġ' || unicode.Is(unicode.White_Space, r) }
+	for _, r := range token {
+		if !isSpace(r) {
+			break
+		}
+		t.leading++
+	}
+	for rest := token; rest != ""; t.trailing++ {
+		r, n := utf8.DecodeLastRuneInString(rest)
+		if !isSpace(r) {
+			break
+		}
+		rest = rest[:len(rest)-n]
+	}
+	return t
+}
+
+// trimmed returns a token's offsets without the spaces at its ends. Like the reference in Python, it counts characters
+// of the text, which need not be the token's.
+func trimmed(text string, at Span, t trim, first, prefix bool) Span {
+	leading := int(t.leading)
+	if leading == 1 && prefix && (first || at.Begin == 0) {
+		leading = 0 // the space is not of the text
+	}
+	for ; leading > 0 && at.Begin < at.End; leading-- {
+		_, n := utf8.DecodeRuneInString(text[at.Begin:])
+		at.Begin = min(at.Begin+n, at.End)
+	}
+	end := at.End
+	for range t.trailing {
+		if end == 0 {
+			return at
+		}
+		_, n := utf8.DecodeLastRuneInString(text[:end])
+		end -= n
+	}
+	at.End = max(end, at.Begin)
+	return at
+}
+
+// run encodes a text into e. Without whole, only ids are made.
+func (t *Tokenizer) run(s *scratch, e *encoded, text string, whole bool) error {
+	e.reset()
+	e.text = text
+	if err := t.prepare(s, text); err != nil {
+		return err
+	}
+	for i, p := range s.pieces {
+		s.tokens = s.tokens[:0]
+		if p.token >= 0 {
+			s.tokens = append(s.tokens, token{p.token, 0, p.end - p.begin})
+		} else {
+			var err error
+			if s.tokens, err = t.model.tokenize(s.tokens, s.text.s[p.begin:p.end], &s.model); err != nil {
+				return err
+			}
+		}
+		for _, k := range s.tokens {
+			e.ids = append(e.ids, k.id)
+		}
+		if whole {
+			t.describe(s, e, p, i)
+		}
+	}
+	return nil
+}
+
+// describe adds what an encoding says of the tokens of a piece.
+func (t *Tokenizer) describe(s *scratch, e *encoded, p piece, word int) {
+	for _, k := range s.tokens {
+		at := Span{int(k.begin), int(k.end)}
+		if begin, end := int(p.begin+k.begin), int(p.begin+k.end); end <= int(p.end) && begin < end {
+			o := s.text.original(begin, end)
+			at = Span{int(o.begin), int(o.end)}
+		}
+		e.at = append(e.at, at)
+		e.words = append(e.words, int32(word))
+		if t.trims {
+			text := t.tokenText(k.id)
+			if p.token >= 0 {
+				text = s.text.s[p.begin:p.end]
+			}
+			e.trims = append(e.trims, trimOf(text))
+		}
+	}
+}
+
+// tokenText returns the model's token of an id.
+func (t *Tokenizer) tokenText(id int32) string { return t.vocabulary.tokens[id] }

@@ -1,0 +1,254 @@
+package tokenizer
+
+import (
+	"slices"
+	"sync"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// form is a normal form of Unicode. Decompositions and combining classes are those of golang.org/x/text, for the
+// characters that the reference's Unicode knew (classComposed); composition and alignment follow the reference.
+// Package norm is not applied to texts: it inserts a character into long runs of marks, and aligns nothing.
+type form struct {
+	compatible, compose bool
+}
+
+// mark is a character of a decomposition: its combining class, and the reference's change, which is 0 for the first
+// character of a decomposition, 1 for the others, and after composition -n if n of the text's characters follow that
+// have become part of it.
+type mark struct {
+	r      rune
+	class  uint8
+	change int
+}
+
+// pair is two characters that compose.
+type pair struct{ a, b rune }
+
+// compositions returns the characters that pairs compose to, Hangul apart.
+var compositions = sync.OnceValue(func() map[pair]rune {
+	m := make(map[pair]rune, 1000)
+	ranges := classRanges[classComposed]
+	for i := 0; i < len(ranges); i += 2 {
+		for r := ranges[i]; r <= ranges[i+1]; r++ {
+			whole := string(r)
+			parts := norm.NFD.String(whole)
+			if parts == whole || norm.NFC.String(parts) != whole || 0xAC00 <= r && r <= 0xD7A3 {
+				continue
+			}
+			last, n := utf8.DecodeLastRuneInString(parts)
+			first := norm.NFC.String(parts[:len(parts)-n])
+			if a, n := utf8.DecodeRuneInString(first); n == len(first) {
+				m[pair{a, last}] = r
+			}
+		}
+	}
+	return m
+})
+
+// compose returns the character that two compose to.
+func compose(a, b rune, table map[pair]rune) (rune, bool) {
+	const syllables, leads, vowels, tails = 0xAC00, 0x1100, 0x1161, 0x11A7
+	if leads <= a && a < leads+19 && vowels <= b && b < vowels+21 {
+		return syllables + (a-leads)*588 + (b-vowels)*28, true
+	}
+	if syllables <= a && a <= 0xD7A3 && (a-syllables)%28 == 0 && tails < b && b < tails+28 {
+		return a + b - tails, true
+	}
+	r, ok := table[pair{a, b}]
+	return r, ok
+}
+
+func (f form) normalize(t *aligned, s *scratch) error {
+	quick := rune(0x300) // below it nothing changes
+	switch {
+	case f.compatible && f.compose:
+		quick = 0xA0
+	case f.compatible:
+		quick = 0xA0
+	case !f.compose:
+		quick = 0xC0
+	}
+	table := classes()
+	i := 0
+	for i < len(t.s) {
+		r, n := rune(t.s[i]), 1
+		if r >= utf8.RuneSelf {
+			r, n = utf8.DecodeRuneInString(t.s[i:])
+			if r >= quick && (table.is(r, classComposed) || f.compose && hangulPart(r)) {
+				break
+			}
+		}
+		i += n
+	}
+	if i == len(t.s) {
+		return nil
+	}
+	w := &s.forms
+	w.begin(t, f)
+	for at, r := range t.s {
+		w.decompose(r, at, table)
+	}
+	w.flush()
+	w.end()
+	return nil
+}
+
+// hangulPart reports whether a character composes with those before it without a combining class.
+func hangulPart(r rune) bool { return 0x1161 <= r && r <= 0x11FF }
+
+// forming is the state of a form's step.
+type forming struct {
+	form
+	text    *aligned
+	at      int // where the text's next character is, as the reference counts
+	pending []mark
+	table   map[pair]rune
+
+	composee    mark
+	composing   bool
+	behind      []mark
+	class       int // the class of the last mark in behind; -1: there is none
+	single, dec []byte
+}
+
+func (w *forming) begin(t *aligned, f form) {
+	w.form, w.text, w.at = f, t, 0
+	w.pending, w.behind, w.composing, w.class = w.pending[:0], w.behind[:0], false, -1
+	if f.compose {
+		w.table = compositions()
+	}
+	t.start()
+}
+
+// decompose adds the decomposition of a character.
+func (w *forming) decompose(r rune, _ int, table *classTable) {
+	if r < utf8.RuneSelf || !table.is(r, classComposed) {
+		w.push(mark{r, 0, 0})
+		return
+	}
+	w.single = utf8.AppendRune(w.single[:0], r)
+	properties := norm.NFD.Properties(w.single)
+	if w.compatible {
+		properties = norm.NFKD.Properties(w.single)
+	}
+	w.dec = properties.Decomposition()
+	if 0xAC00 <= r && r <= 0xD7A3 {
+		w.hangul(r)
+		return
+	}
+	if len(w.dec) == 0 {
+		w.push(mark{r, properties.CCC(), 0})
+		return
+	}
+	change := 0
+	for b := w.dec; len(b) > 0; change = 1 {
+		d, n := utf8.DecodeRune(b)
+		class := uint8(0)
+		if table.is(d, classComposed) {
+			class = norm.NFD.Properties(b[:n]).CCC()
+		}
+		w.push(mark{d, class, change})
+		b = b[n:]
+	}
+}
+
+func (w *forming) hangul(r rune) {
+	at := r - 0xAC00
+	w.push(mark{0x1100 + at/588, 0, 0})
+	w.push(mark{0x1161 + at%588/28, 0, 1})
+	if tail := at % 28; tail > 0 {
+		w.push(mark{0x11A7 + tail, 0, 1})
+	}
+}
+
+// push adds a decomposed character. Those before one of class 0 are in their order.
+func (w *forming) push(m mark) {
+	if m.class == 0 {
+		w.flushPending()
+	}
+	w.pending = append(w.pending, m)
+}
+
+func (w *forming) flushPending() {
+	if len(w.pending) > 1 {
+		slices.SortStableFunc(w.pending, func(a, b mark) int { return int(a.class) - int(b.class) })
+	}
+	for _, m := range w.pending {
+		if w.compose {
+			w.join(m)
+		} else {
+			w.put(m)
+		}
+	}
+	w.pending = w.pending[:0]
+}
+
+// join composes a character with those before it.
+func (w *forming) join(m mark) {
+	if !w.composing {
+		if m.class != 0 {
+			w.put(m)
+			return
+		}
+		w.composee, w.composing = m, true
+		return
+	}
+	if w.class < 0 || w.class < int(m.class) {
+		if r, ok := compose(w.composee.r, m.r, w.table); ok {
+			w.composee.r = r
+			w.composee.change += m.change - 1
+			return
+		}
+	}
+	if m.class == 0 {
+		w.release()
+		w.composee, w.composing = m, true
+		return
+	}
+	w.behind = append(w.behind, m)
+	w.class = int(m.class)
+}
+
+// release writes the composed character and the marks behind it.
+func (w *forming) release() {
+	w.put(w.composee)
+	for _, m := range w.behind {
+		w.put(m)
+	}
+	w.behind, w.class, w.composing = w.behind[:0], -1, false
+}
+
+func (w *forming) flush() {
+	w.flushPending()
+	if w.composing {
+		w.release()
+	}
+}
+
+// put writes a character, aligned by its change.
+func (w *forming) put(m mark) {
+	t := w.text
+	if m.change > 0 {
+		if w.at == 0 {
+			t.emitSpan(string(m.r), span{int32(t.base), int32(t.base)})
+		} else {
+			t.emit(m.r, w.at-1)
+		}
+		return
+	}
+	t.emit(m.r, min(w.at, len(t.s)-1))
+	for range 1 - m.change {
+		if w.at < len(t.s) {
+			_, n := utf8.DecodeRuneInString(t.s[w.at:])
+			w.at += n
+		}
+	}
+}
+
+func (w *forming) end() {
+	w.text.commit()
+	w.text = nil
+}

@@ -1,0 +1,330 @@
+package tokenizer
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// normalizer is a step that changes a text before it is split.
+type normalizer interface {
+	normalize(t *aligned, s *scratch) error
+}
+
+// sequence is steps one after the other.
+type sequence []normalizer
+
+func (q sequence) normalize(t *aligned, s *scratch) error {
+	for _, n := range q {
+		if err := n.normalize(t, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bertNormalizer cleans a text as BERT does: controls go, white space becomes spaces, spaces surround Chinese
+// characters, accents go, and letters become lower case.
+type bertNormalizer struct {
+	clean, chinese, strip, lower bool
+	ascii                        [utf8.RuneSelf]byte // what an ASCII character becomes; 0: nothing
+}
+
+func newBertNormalizer(clean, chinese, strip, lowercase bool) *bertNormalizer {
+	b := &bertNormalizer{clean: clean, chinese: chinese, strip: strip, lower: lowercase}
+	for i := range b.ascii {
+		c := byte(i)
+		switch {
+		case clean && (c == '\t' || c == '\n' || c == '\r'):
+			c = ' '
+		case clean && (c < ' ' || c == 0x7F):
+			c = 0
+		case lowercase:
+			c = byte(lower(rune(c), nil))
+		}
+		b.ascii[i] = c
+	}
+	return b
+}
+
+func (b *bertNormalizer) normalize(t *aligned, s *scratch) error {
+	if b.simple(t) {
+		return nil
+	}
+	b.cleaned(t)
+	if b.strip {
+		if err := (form{}).normalize(t, s); err != nil {
+			return err
+		}
+		filter(t, func(r rune, table *classTable) bool { return !table.is(r, classAccent) })
+	}
+	if b.lower {
+		lowercase{}.normalize(t, s)
+	}
+	return nil
+}
+
+// simple normalises a text of ASCII in which nothing is dropped, and reports whether it did.
+func (b *bertNormalizer) simple(t *aligned) bool {
+	if !isASCII(t.s) {
+		return false
+	}
+	t.start()
+	out := t.out
+	for i := range len(t.s) {
+		c := b.ascii[t.s[i]]
+		if c == 0 && (b.clean || t.s[i] != 0) {
+			t.out = out
+			t.bytes[1-t.active] = out
+			return false
+		}
+		out = append(out, c)
+	}
+	t.out = out
+	t.commitInPlace()
+	return true
+}
+
+// cleaned does the steps that look at one character alone.
+func (b *bertNormalizer) cleaned(t *aligned) {
+	if !b.clean && !b.chinese {
+		return
+	}
+	table := classes()
+	t.start()
+	for i, r := range t.s {
+		if b.clean {
+			if r == 0 || r == 0xFFFD || r != '\t' && r != '\n' && r != '\r' && table.is(r, classControl) {
+				continue
+			}
+			if table.is(r, classSpace) {
+				r = ' '
+			}
+		}
+		if b.chinese && isChinese(r) {
+			t.emit(' ', i)
+			t.emit(r, i)
+			t.emit(' ', i)
+			continue
+		}
+		t.emit(r, i)
+	}
+	t.commit()
+}
+
+// filter keeps the characters for which keep says so.
+func filter(t *aligned, keep func(r rune, table *classTable) bool) {
+	table := classes()
+	for _, r := range t.s {
+		if !keep(r, table) {
+			t.start()
+			for i, r := range t.s {
+				if keep(r, table) {
+					t.emit(r, i)
+				}
+			}
+			t.commit()
+			return
+		}
+	}
+}
+
+// lowercase makes each character lower case, by itself: a sigma at a word's end becomes σ.
+type lowercase struct{}
+
+func (lowercase) normalize(t *aligned, _ *scratch) error {
+	if isASCII(t.s) {
+		t.start()
+		for i := range len(t.s) {
+			c := t.s[i]
+			if 'A' <= c && c <= 'Z' {
+				c += 'a' - 'A'
+			}
+			t.out = append(t.out, c)
+		}
+		t.commitInPlace()
+		return nil
+	}
+	table := lowerTable()
+	t.start()
+	for i, r := range t.s {
+		t.emit(lower(r, table), i)
+		if r == 0x130 {
+			t.emit(0x307, i)
+		}
+	}
+	t.commit()
+	return nil
+}
+
+// strip drops white space at the ends.
+type strip struct{ left, right bool }
+
+func (n strip) normalize(t *aligned, _ *scratch) error {
+	table := classes()
+	begin, end := 0, len(t.s)
+	for n.left && begin < end {
+		r, size := utf8.DecodeRuneInString(t.s[begin:end])
+		if !table.is(r, classSpace) {
+			break
+		}
+		begin += size
+	}
+	for n.right && begin < end {
+		r, size := utf8.DecodeLastRuneInString(t.s[begin:end])
+		if !table.is(r, classSpace) {
+			break
+		}
+		end -= size
+	}
+	t.slice(begin, end)
+	return nil
+}
+
+// stripAccents drops marks.
+type stripAccents struct{}
+
+func (stripAccents) normalize(t *aligned, _ *scratch) error {
+	filter(t, func(r rune, table *classTable) bool { return r < 0x300 || !table.is(r, classMark) })
+	return nil
+}
+
+// nmt drops and replaces the characters that the tools of neural machine translation do.
+type nmt struct{}
+
+func (nmt) normalize(t *aligned, _ *scratch) error {
+	filter(t, func(r rune, _ *classTable) bool {
+		return !(1 <= r && r <= 8 || r == 0xB || 0xE <= r && r <= 0x1F || r == 0x7F || r == 0x8F || r == 0x9F)
+	})
+	t.start()
+	for i, r := range t.s {
+		switch r {
+		case 9, 0xA, 0xC, 0xD, 0x1680, 0x200B, 0x200C, 0x200D, 0x200E, 0x200F, 0x2028, 0x2029, 0x2581, 0xFEFF, 0xFFFD:
+			r = ' '
+		}
+		t.emit(r, i)
+	}
+	t.commit()
+	return nil
+}
+
+// prepend writes a text before one that is not empty.
+type prepend struct{ text string }
+
+func (n prepend) normalize(t *aligned, _ *scratch) error {
+	if t.s == "" || n.text == "" {
+		return nil
+	}
+	t.start()
+	t.emitSpan(n.text, t.at(0))
+	t.copy(0, len(t.s))
+	t.commit()
+	return nil
+}
+
+// replace replaces what a pattern finds.
+type replace struct {
+	pattern finder
+	content string
+}
+
+func (n replace) normalize(t *aligned, _ *scratch) error {
+	w := walk{pattern: n.pattern, text: t.s, last: -1}
+	begin, end, ok := w.next()
+	if !ok || t.s == "" {
+		return nil
+	}
+	t.start()
+	done := 0
+	for ; ok; begin, end, ok = w.next() {
+		t.copy(done, begin)
+		at := span{int32(t.base), int32(t.base)}
+		if end > 0 {
+			at = t.at(end - 1)
+		}
+		t.emitSpan(n.content, at)
+		done = end
+	}
+	t.copy(done, len(t.s))
+	t.commit()
+	return nil
+}
+
+// byteCharacters maps bytes to the printable characters that stand for them in the vocabularies of byte-level models.
+var byteCharacters = func() (table [256]rune) {
+	next := rune(256)
+	for b := range table {
+		if '!' <= b && b <= '~' || 0xA1 <= b && b <= 0xAC || 0xAE <= b && b <= 0xFF {
+			table[b] = rune(b)
+		} else {
+			table[b] = next
+			next++
+		}
+	}
+	return table
+}()
+
+// characterBytes maps back: the byte of each character below 324, or -1.
+var characterBytes = func() (table [324]int16) {
+	for i := range table {
+		table[i] = -1
+	}
+	for b, r := range byteCharacters {
+		table[r] = int16(b)
+	}
+	return table
+}()
+
+// byteLevel replaces each byte by its character.
+type byteLevel struct{}
+
+func (byteLevel) normalize(t *aligned, _ *scratch) error {
+	t.start()
+	for i := range len(t.s) {
+		t.emit(byteCharacters[t.s[i]], i)
+	}
+	t.commit()
+	return nil
+}
+
+// finder finds the matches of a pattern: the first one at or after from.
+type finder interface {
+	Next(text string, from int) (begin, end int, ok bool)
+}
+
+// literal finds a text. The empty one is found everywhere.
+type literal string
+
+func (l literal) Next(text string, from int) (begin, end int, ok bool) {
+	i := strings.Index(text[from:], string(l))
+	if i < 0 {
+		return 0, 0, false
+	}
+	return from + i, from + i + len(l), true
+}
+
+// walk goes through the matches of a pattern in a text, as the reference's engine does: an empty match directly after
+// a match is none.
+type walk struct {
+	pattern finder
+	text    string
+	from    int
+	last    int // the end of the last match; -1: there is none
+}
+
+func (w *walk) next() (begin, end int, ok bool) {
+	for w.from <= len(w.text) {
+		begin, end, ok = w.pattern.Next(w.text, w.from)
+		if !ok {
+			w.from = len(w.text) + 1
+			return 0, 0, false
+		}
+		if begin == end && end == w.last {
+			_, n := utf8.DecodeRuneInString(w.text[w.from:])
+			w.from += max(n, 1)
+			continue
+		}
+		w.from, w.last = end, end
+		return begin, end, true
+	}
+	return 0, 0, false
+}

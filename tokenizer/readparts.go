@@ -1,0 +1,321 @@
+package tokenizer
+
+import (
+	"fmt"
+	"math"
+	"strings"
+)
+
+// readAdded reads the added tokens, and numbers them as the reference does: a token of the model keeps its id, others
+// follow the last one.
+func (t *Tokenizer) readAdded(v value) error {
+	t.special = map[string]bool{}
+	t.addedIDs = map[string]int32{}
+	t.byID = map[int32]int{}
+	if v.isNull() {
+		return nil
+	}
+	list, err := v.list()
+	if err != nil {
+		return err
+	}
+	next := len(t.vocabulary.ids)
+	var s scratch
+	for _, v := range list {
+		a, err := readAddedToken(v)
+		if err != nil {
+			return err
+		}
+		if a.content == "" {
+			continue
+		}
+		id, ok := t.addedIDs[a.content]
+		if !ok {
+			id, ok = t.vocabulary.ids[a.content]
+		}
+		if !ok {
+			id = int32(next)
+			next++
+		}
+		a.id, a.normal = id, a.content
+		if a.normalized && t.normalizer != nil {
+			s.text.reset(a.content, 0)
+			if err := t.normalizer.normalize(&s.text, &s); err != nil {
+				return err
+			}
+			a.normal = strings.Clone(s.text.s)
+		}
+		t.addedIDs[a.content] = id
+		if a.special {
+			t.special[a.content] = true
+		}
+		if at, ok := t.byID[id]; ok {
+			t.added[at] = a
+		} else {
+			t.byID[id] = len(t.added)
+			t.added = append(t.added, a)
+		}
+	}
+	for _, m := range []struct {
+		matcher    **matcher
+		normalized bool
+	}{{&t.exact, false}, {&t.normal, true}} {
+		odd := -1
+		if *m.matcher, odd = newMatcher(t.added, m.normalized); odd >= 0 {
+			return v.fault(fmt.Sprintf("the token %s is empty or equal to another one after normalisation",
+				quote(t.added[odd].content)))
+		}
+	}
+	return nil
+}
+
+func readAddedToken(v value) (a addedToken, err error) {
+	o, err := v.object()
+	if err != nil {
+		return a, err
+	}
+	if _, err = o.number("id"); err != nil {
+		return a, err
+	}
+	if a.content, err = o.text("content"); err != nil {
+		return a, err
+	}
+	f, err := o.flags("single_word", "lstrip", "rstrip", "normalized", "special")
+	if err != nil {
+		return a, err
+	}
+	a.single, a.left, a.right, a.normalized, a.special = f[0], f[1], f[2], f[3], f[4]
+	return a, nil
+}
+
+// readProcessor reads the post-processor, and makes the plans for one text and two.
+func (t *Tokenizer) readProcessor(v value) error {
+	var p processor
+	if !v.isNull() {
+		q, err := readProcessors(v, 0)
+		if err != nil {
+			return err
+		}
+		p = q
+		for _, step := range q {
+			if _, ok := step.(trimOffsets); ok {
+				t.trims = true
+			}
+		}
+	}
+	for _, pair := range []bool{false, true} {
+		ok := true
+		for _, special := range []bool{false, true} {
+			var made bool
+			t.plans[index(pair)][index(special)], made = newPlan(p, pair, special)
+			ok = ok && made
+		}
+		t.planned[index(pair)] = ok
+	}
+	return nil
+}
+
+func readProcessors(v value, depth int) (processors, error) {
+	o, kind, err := v.kind()
+	if err != nil {
+		return nil, err
+	}
+	switch kind {
+	case "Sequence":
+		list, err := readSequence(o, "processors", depth)
+		if err != nil {
+			return nil, err
+		}
+		var q processors
+		for _, v := range list {
+			p, err := readProcessors(v, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			q = append(q, p...)
+		}
+		return q, nil
+	case "BertProcessing", "RobertaProcessing":
+		sep, err := o.special("sep")
+		if err != nil {
+			return nil, err
+		}
+		cls, err := o.special("cls")
+		if err != nil || kind == "BertProcessing" {
+			return processors{bertProcessing{sep, cls}}, err
+		}
+		f, err := o.flags("trim_offsets", "add_prefix_space")
+		if err != nil {
+			return nil, err
+		}
+		if f[0] {
+			return processors{trimOffsets{f[1]}, robertaProcessing{sep, cls}}, nil
+		}
+		return processors{robertaProcessing{sep, cls}}, nil
+	case "ByteLevel":
+		f, err := o.flags("add_prefix_space", "trim_offsets")
+		if err != nil || !f[1] {
+			return nil, err
+		}
+		return processors{trimOffsets{f[0]}}, nil
+	case "TemplateProcessing":
+		p, err := readTemplates(o)
+		return processors{p}, err
+	}
+	return nil, o.refuse(kind, []string{"BertProcessing", "RobertaProcessing", "TemplateProcessing", "ByteLevel",
+		"Sequence"})
+}
+
+func readTemplates(o object) (p templateProcessing, err error) {
+	tokens, err := o.get("special_tokens").object()
+	if err != nil {
+		return p, err
+	}
+	if p.single, err = readTemplate(o.get("single"), tokens); err != nil {
+		return p, err
+	}
+	p.pair, err = readTemplate(o.get("pair"), tokens)
+	return p, err
+}
+
+func readTemplate(v value, tokens object) ([]templatePiece, error) {
+	list, err := v.list()
+	if err != nil {
+		return nil, err
+	}
+	var pieces []templatePiece
+	for _, v := range list {
+		piece, err := readTemplatePiece(v, tokens)
+		if err != nil {
+			return nil, err
+		}
+		pieces = append(pieces, piece)
+	}
+	return pieces, nil
+}
+
+func readTemplatePiece(v value, tokens object) (p templatePiece, err error) {
+	o, err := v.object()
+	if err != nil {
+		return p, err
+	}
+	which := o.get("Sequence")
+	if which.isNull() {
+		which = o.get("SpecialToken")
+	}
+	inner, err := which.object()
+	if err != nil {
+		return p, v.fault("expected a Sequence or a SpecialToken")
+	}
+	kind, err := inner.number("type_id")
+	if err != nil {
+		return p, err
+	}
+	p.kind = int32(kind)
+	id, err := inner.text("id")
+	if err != nil {
+		return p, err
+	}
+	if !o.get("Sequence").isNull() {
+		p.text = strings.Index("AB", id)
+		if len(id) != 1 || p.text < 0 {
+			return p, inner.get("id").fault("expected A or B")
+		}
+		return p, nil
+	}
+	p.text = -1
+	token, err := tokens.get(id).object()
+	if err != nil {
+		return p, err
+	}
+	p.ids, err = decode[[]int32](token.get("ids"), "a list of ids")
+	return p, err
+}
+
+func readTruncation(v value) (*Truncation, error) {
+	if v.isNull() {
+		return nil, nil
+	}
+	o, err := v.object()
+	if err != nil {
+		return nil, err
+	}
+	c := &Truncation{}
+	if c.Max, err = o.number("max_length"); err != nil {
+		return nil, err
+	}
+	if c.Stride, err = o.number("stride"); err != nil {
+		return nil, err
+	}
+	name, err := o.text("strategy")
+	if err != nil {
+		return nil, err
+	}
+	strategies := map[string]Strategy{"LongestFirst": LongestFirst, "OnlyFirst": OnlyFirst, "OnlySecond": OnlySecond}
+	ok := false
+	if c.Strategy, ok = strategies[name]; !ok {
+		return nil, o.get("strategy").fault("expected LongestFirst, OnlyFirst or OnlySecond")
+	}
+	if o.get("direction").isNull() {
+		return c, nil
+	}
+	c.Side, err = o.side()
+	return c, err
+}
+
+func (o object) side() (Side, error) {
+	name, err := o.text("direction")
+	switch {
+	case err != nil:
+		return 0, err
+	case name == "Left":
+		return Left, nil
+	case name == "Right":
+		return Right, nil
+	}
+	return 0, o.get("direction").fault("expected Left or Right")
+}
+
+func readPadding(v value) (*Padding, error) {
+	if v.isNull() {
+		return nil, nil
+	}
+	o, err := v.object()
+	if err != nil {
+		return nil, err
+	}
+	p := &Padding{}
+	if p.Side, err = o.side(); err != nil {
+		return nil, err
+	}
+	strategy := o.get("strategy")
+	if name, err := decode[string](strategy, "a name"); err != nil || name != "BatchLongest" {
+		fixed, err := strategy.object()
+		if err != nil {
+			return nil, strategy.fault(`expected "BatchLongest" or {"Fixed": length}`)
+		}
+		if p.Length, err = fixed.number("Fixed"); err != nil {
+			return nil, err
+		}
+		p.fixed = true
+	}
+	if !o.get("pad_to_multiple_of").isNull() {
+		if p.Multiple, err = o.number("pad_to_multiple_of"); err != nil {
+			return nil, err
+		}
+	}
+	id, err := o.number("pad_id")
+	if err != nil {
+		return nil, err
+	}
+	kind, err := o.number("pad_type_id")
+	if err != nil {
+		return nil, err
+	}
+	if p.Length > math.MaxInt32/16 || p.Multiple > math.MaxInt32/16 {
+		return nil, v.fault("a length of 2^27 or more is not supported")
+	}
+	p.ID, p.Type = int32(id), int32(kind)
+	_, err = o.text("pad_token")
+	return p, err
+}

@@ -1,0 +1,268 @@
+package tokenizer
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write the recorded answers again, if the reference gives the same")
+
+// families are the names of the tokenizers in testdata/families, with those that cannot be read yet left out.
+func families(t testing.TB) []string {
+	files, err := filepath.Glob("testdata/families/*.json.gz")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no families", err)
+	}
+	var names []string
+	for _, f := range files {
+		names = append(names, strings.TrimSuffix(filepath.Base(f), ".json.gz"))
+	}
+	return names
+}
+
+// family returns a tokenizer.json of the tests; a name with a / is a path.
+func family(t testing.TB, name string) []byte {
+	if strings.Contains(name, "/") {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+	f, err := os.Open(filepath.Join("testdata/families", name+".json.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// answer is what the reference says of a question, or what we do.
+type answer struct {
+	IDs     []int32   `json:"ids"`
+	At      [][2]int  `json:"at"`
+	Mask    []int32   `json:"mask"`
+	Types   []int32   `json:"types"`
+	Special []int     `json:"special"`
+	Words   []int32   `json:"words"`
+	Over    []*answer `json:"over"`
+	Known   bool      `json:"known"`
+	Text    string    `json:"text"`
+	Whole   string    `json:"whole"`
+	Error   string    `json:"error"`
+}
+
+func answerOf(e *Encoding) *answer {
+	a := &answer{IDs: e.IDs, Mask: e.Mask, Types: e.Types, Words: e.Words}
+	for i, at := range e.Offsets {
+		a.At = append(a.At, [2]int{at.Begin, at.End})
+		a.Special = append(a.Special, index(e.Special[i]))
+	}
+	for i := range e.Overflow {
+		a.Over = append(a.Over, answerOf(&e.Overflow[i]))
+	}
+	return a
+}
+
+// ours answers a question with a tokenizer.
+func ours(t *Tokenizer, q *question) *answer {
+	var e *Encoding
+	var err error
+	if q.B != nil {
+		e, err = t.EncodePair(q.A, *q.B, q.options)
+	} else {
+		e, err = t.Encode(q.A, q.options)
+	}
+	if err != nil {
+		return &answer{Error: "error"}
+	}
+	a := answerOf(e)
+	a.Text, a.Whole = t.Decode(e.IDs), t.DecodeSpecial(e.IDs)
+	return a
+}
+
+// differ names the part in which two answers differ, or returns "".
+func differ(a, b *answer) string {
+	switch {
+	case (a.Error == "") != (b.Error == ""):
+		return "error"
+	case !slices.Equal(a.IDs, b.IDs):
+		return "ids"
+	case b.Known && !slices.Equal(a.At, b.At):
+		return "offsets"
+	case !slices.Equal(a.Mask, b.Mask):
+		return "mask"
+	case !slices.Equal(a.Types, b.Types):
+		return "types"
+	case !slices.Equal(a.Special, b.Special):
+		return "special"
+	case !slices.Equal(a.Words, b.Words):
+		return "words"
+	case len(a.Over) != len(b.Over):
+		return "number of overflowing encodings"
+	case a.Text != b.Text || a.Whole != b.Whole:
+		return "decoded text"
+	}
+	for i := range a.Over {
+		if d := differ(a.Over[i], b.Over[i]); d != "" {
+			return fmt.Sprintf("%s of overflowing encoding %d", d, i)
+		}
+	}
+	return ""
+}
+
+// digest is a hash of an answer.
+func digest(a *answer) uint32 {
+	h := fnv.New32a()
+	text, _ := json.Marshal(a)
+	h.Write(text)
+	return h.Sum32()
+}
+
+// questions returns the first n questions of a family.
+func questions(t *Tokenizer, n int) []question {
+	words := slices.Sorted(maps.Keys(t.vocabulary.ids))
+	r := rand.New(rand.NewPCG(1, 2))
+	out := make([]question, n)
+	for i := range out {
+		out[i] = randomQuestion(r, i, words)
+	}
+	return out
+}
+
+// TestRecorded compares answers with those of the reference, of which testdata/golden has hashes. With
+// WEIR_TOKENIZERS=PYTHON, a Python with tokenizers 0.23.3, the reference answers itself: WEIR_TEXTS texts a family.
+func TestRecorded(t *testing.T) {
+	python := os.Getenv("WEIR_TOKENIZERS")
+	if python != "" {
+		live(t, python)
+		return
+	}
+	for _, name := range families(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			golden, err := os.ReadFile(filepath.Join("testdata/golden", name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			k, err := LoadBytes(family(t, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			bad := 0
+			for i, q := range questions(k, len(golden)/4) {
+				got := digest(ours(k, &q))
+				want := uint32(golden[4*i])<<24 | uint32(golden[4*i+1])<<16 | uint32(golden[4*i+2])<<8 | uint32(golden[4*i+3])
+				if got != want {
+					if bad++; bad <= 3 {
+						t.Errorf("text %d: %q %v: the answer is another than the reference's", i, q.A, q.B)
+					}
+				}
+			}
+			if bad > 0 {
+				t.Errorf("%d of %d texts differ", bad, len(golden)/4)
+			}
+		})
+	}
+}
+
+// live asks the reference.
+func live(t *testing.T, python string) {
+	n, _ := strconv.Atoi(os.Getenv("WEIR_TEXTS"))
+	if n == 0 {
+		n = 2000
+	}
+	names := families(t)
+	if only := os.Getenv("WEIR_FAMILY"); only != "" {
+		names = strings.Split(only, ",")
+	}
+	for _, name := range names {
+		t.Run(name, func(t *testing.T) { liveFamily(t, python, name, n) })
+	}
+}
+
+func liveFamily(t *testing.T, python, name string, n int) {
+	data := family(t, name)
+	k, err := LoadBytes(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "tokenizer.json")
+	if err := os.WriteFile(file, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	qs := questions(k, n)
+	var in bytes.Buffer
+	enc := json.NewEncoder(&in)
+	enc.SetEscapeHTML(false)
+	for i := range qs {
+		enc.Encode(&qs[i])
+	}
+	cmd := exec.Command(python, "testdata/reference.py", file)
+	cmd.Stdin = &in
+	cmd.Env = append(os.Environ(), "TOKENIZERS_PARALLELISM=false", "PYTHONIOENCODING=utf-8")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, 1<<26)
+	var golden []byte
+	bad := map[string]int{}
+	for i := range qs {
+		if !lines.Scan() {
+			t.Fatal("the reference stopped", lines.Err())
+		}
+		var want answer
+		if err := json.Unmarshal(lines.Bytes(), &want); err != nil {
+			t.Fatal(err)
+		}
+		got := ours(k, &qs[i])
+		if d := differ(got, &want); d != "" {
+			if bad[d]++; bad[d] <= 2 {
+				g, _ := json.Marshal(got)
+				b := ""
+				if qs[i].B != nil {
+					b = *qs[i].B
+				}
+				w, _ := json.Marshal(want)
+				t.Errorf("text %d: %s differ\n%q %q cut %v pad %v\n got %.900s\nwant %.900s", i, d, qs[i].A, b, qs[i].Cut,
+					qs[i].Pad, g, w)
+			}
+		}
+		golden = append(golden, byte(digest(got)>>24), byte(digest(got)>>16), byte(digest(got)>>8), byte(digest(got)))
+	}
+	t.Logf("%d texts, differences: %v", n, bad)
+	if *rewrite && len(bad) == 0 {
+		if err := os.WriteFile(filepath.Join("testdata/golden", name), golden, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

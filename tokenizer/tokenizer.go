@@ -1,0 +1,214 @@
+package tokenizer
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/weirml/weir/internal/diag"
+)
+
+// Tokenizer turns texts into ids, and ids into texts. It never changes; goroutines may share it.
+type Tokenizer struct {
+	normalizer normalizer
+	pre        preTokenizer
+	model      model
+	vocabulary *vocabulary
+	decoder    decoder
+	plans      [2][2]plan // of one text and two, without special tokens and with them
+	planned    [2]bool    // whether there is a plan for one text, and for two
+	trims      bool       // offsets are trimmed
+	cut        *Truncation
+	pad        *Padding
+
+	added    []addedToken
+	addedIDs map[string]int32
+	byID     map[int32]int // the index of the added token of an id
+	special  map[string]bool
+	exact    *matcher // of the tokens that are found in the text as it is; nil: there are none
+	normal   *matcher // of those that are found in the normalised text
+
+	pool sync.Pool // of *scratch
+}
+
+// Load reads a tokenizer.json, or the one in a folder. The error is an ErrUnsupported if the file has a part that this
+// package lacks, and an ErrInput if the file is malformed; it names the file and the path of the value in it.
+func Load(name string) (*Tokenizer, error) {
+	if info, err := os.Stat(name); err == nil && info.IsDir() {
+		name = filepath.Join(name, "tokenizer.json")
+	}
+	data, err := os.ReadFile(name)
+	return loaded(data, name, err)
+}
+
+// LoadFS reads as Load does, from a file system.
+func LoadFS(fsys fs.FS, name string) (*Tokenizer, error) {
+	if info, err := fs.Stat(fsys, name); err == nil && info.IsDir() {
+		name = path.Join(name, "tokenizer.json")
+	}
+	data, err := fs.ReadFile(fsys, name)
+	return loaded(data, name, err)
+}
+
+func loaded(data []byte, name string, err error) (*Tokenizer, error) {
+	if err != nil {
+		return nil, &diag.Error{Kind: diag.ErrInput, File: name, Err: err}
+	}
+	t, err := LoadBytes(data)
+	if d := (*diag.Error)(nil); errors.As(err, &d) {
+		named := *d
+		named.File = name
+		return nil, &named
+	}
+	return t, err
+}
+
+// LoadBytes reads the content of a tokenizer.json. It keeps no reference to data.
+func LoadBytes(data []byte) (*Tokenizer, error) {
+	o, err := parse(data)
+	if err != nil {
+		return nil, err
+	}
+	t, err := read(o)
+	if err != nil {
+		return nil, err
+	}
+	t.pool.New = func() any { return new(scratch) }
+	return t, nil
+}
+
+// kept is the most bytes of scratch that a call leaves for the next one.
+const kept = 1 << 22
+
+func (t *Tokenizer) take() *scratch { return t.pool.Get().(*scratch) }
+
+func (t *Tokenizer) give(s *scratch) {
+	s.first.text, s.second.text = "", ""
+	s.text.s, s.part.s, s.text.align, s.part.align = "", "", nil, nil
+	if cap(s.text.bytes[0])+cap(s.text.bytes[1])+cap(s.first.ids)+cap(s.second.ids) < kept {
+		t.pool.Put(s)
+	}
+}
+
+// Encode returns the tokens of a text.
+func (t *Tokenizer) Encode(text string, o Options) (*Encoding, error) {
+	return t.encode([]string{text}, &o)
+}
+
+// EncodePair returns the tokens of two texts that belong together, as a question and a passage.
+func (t *Tokenizer) EncodePair(first, second string, o Options) (*Encoding, error) {
+	return t.encode([]string{first, second}, &o)
+}
+
+func (t *Tokenizer) encode(texts []string, o *Options) (*Encoding, error) {
+	s := t.take()
+	defer t.give(s)
+	pl, cuts, err := t.encodeTexts(s, texts, o, true)
+	if err != nil {
+		return nil, err
+	}
+	es := [1]Encoding{t.build(s, pl, cuts)}
+	if err := padAll(es[:], t.padding(o)); err != nil {
+		return nil, err
+	}
+	return &es[0], nil
+}
+
+// EncodeBatch returns the tokens of each text. Padding without a length makes all as long as the longest. The error
+// names the first text that is at fault.
+func (t *Tokenizer) EncodeBatch(texts []string, o Options) ([]Encoding, error) {
+	es := make([]Encoding, len(texts))
+	s := t.take()
+	defer t.give(s)
+	for i := range texts {
+		pl, cuts, err := t.encodeTexts(s, texts[i:i+1], &o, true)
+		if err != nil {
+			return nil, &diag.Error{Kind: diag.ErrInput, Detail: "text " + number(i), Err: err}
+		}
+		es[i] = t.build(s, pl, cuts)
+		if pad := t.padding(&o); pad != nil { // the reference pads each by itself first
+			if err := padAll(es[i:i+1], pad); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return es, padAll(es, t.padding(&o))
+}
+
+// AppendIDs appends the ids of a text to dst, without padding. It allocates nothing once it has seen texts as long and
+// dst has room.
+func (t *Tokenizer) AppendIDs(dst []int32, text string, o Options) ([]int32, error) {
+	s := t.take()
+	defer t.give(s)
+	texts := [1]string{text}
+	pl, cuts, err := t.encodeTexts(s, texts[:], &o, false)
+	if err != nil {
+		return dst, err
+	}
+	for _, p := range pl.parts {
+		if p.text < 0 {
+			dst = append(dst, p.id)
+			continue
+		}
+		ids := s.first.ids
+		if cuts[0] != nil {
+			ids = ids[cuts[0][0].begin:cuts[0][0].end]
+		}
+		dst = append(dst, ids...)
+	}
+	return dst, nil
+}
+
+// ID returns the id of a token.
+func (t *Tokenizer) ID(token string) (int32, bool) {
+	id, ok := t.addedIDs[token]
+	if !ok {
+		id, ok = t.vocabulary.ids[token]
+	}
+	return id, ok
+}
+
+// Token returns the token of an id, as the decoder sees it.
+func (t *Tokenizer) Token(id int32) (string, bool) {
+	if at, ok := t.byID[id]; ok {
+		return t.added[at].normal, true
+	}
+	token, ok := t.vocabulary.tokens[id]
+	return token, ok
+}
+
+// Size returns the number of tokens: the model's, and those added to them.
+func (t *Tokenizer) Size() int {
+	n := len(t.vocabulary.ids)
+	for token := range t.addedIDs {
+		if _, ok := t.vocabulary.ids[token]; !ok {
+			n++
+		}
+	}
+	return n
+}
+
+// Decode returns the text of ids, without special tokens. Ids that stand for no token are left out.
+func (t *Tokenizer) Decode(ids []int32) string { return t.decode(ids, true) }
+
+// DecodeSpecial returns the text of ids, with special tokens.
+func (t *Tokenizer) DecodeSpecial(ids []int32) string { return t.decode(ids, false) }
+
+func (t *Tokenizer) decode(ids []int32, skip bool) string {
+	tokens := make([]string, 0, len(ids))
+	for _, id := range ids {
+		token, ok := t.Token(id)
+		if !ok || skip && t.special[token] {
+			continue
+		}
+		tokens = append(tokens, token)
+	}
+	if t.decoder == nil {
+		return strings.Join(tokens, " ")
+	}
+	return strings.Join(t.decoder.decode(tokens), "")
+}
