@@ -29,6 +29,10 @@ var rooms = []Room{
 		May: []string{"sym", "diag"}},
 	{Floor: 0, Name: "text/pattern", Purpose: "regular expressions as Hugging Face's tokenizers match them",
 		May: []string{"diag"}},
+	{Floor: 0, Name: "text/charsmap", Purpose: "SentencePiece's tables of normalisation", May: []string{"diag"}},
+	{Floor: 0, Name: "text/unigram", Purpose: "cuts texts into the pieces of greatest score", May: []string{"diag"}},
+	{Floor: 0, Name: "text/sentencepiece", Purpose: "SentencePiece's model files, and their encoder",
+		May: []string{"text/charsmap", "text/unigram", "diag"}},
 
 	{Floor: 0, Name: "safetensors", Purpose: "the tables of safetensors files", May: []string{"dtype", "diag"}},
 	{Floor: 0, Name: "pprof", Purpose: "profiles that go tool pprof reads"},
