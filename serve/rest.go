@@ -220,7 +220,7 @@ func (x *exchange) readBody(w http.ResponseWriter, r *http.Request, text int) (b
 	deadline := newReading(w, r)
 	defer deadline.end()
 	if r.ProtoMajor == 1 { // the connection has no other request
-		defer conns.Receive(r.Context())()
+		defer conns.Transfer(r.Context())()
 	}
 	paced := &pacedReader{newPace(deadline.set, x.server.options.Stall, r.ContentLength), r.Body}
 	var from io.Reader = paced
@@ -306,6 +306,9 @@ func (x *exchange) writeREST(w http.ResponseWriter, r *http.Request, response *o
 	}
 	control := http.NewResponseController(w)
 	paced := &pacedWriter{newPace(whileOpen(r, control.SetWriteDeadline), x.server.options.Stall, size+text+1), w}
+	if r.ProtoMajor == 1 {
+		defer conns.Transfer(r.Context())()
+	}
 	to, end := compressed(paced, w.Header(), r)
 	defer func() {
 		err = errors.Join(err, end())

@@ -1,5 +1,6 @@
 // Package conns bounds the connections of a server. When all are taken, a new one takes the place of one that keeps the
-// server waiting: it is idle, or has not sent its request yet. Connections whose requests are in progress stay.
+// server waiting: it is
+// idle, or its client is slow to send or to read. Connections whose requests are being answered stay.
 package conns
 
 import (
@@ -37,6 +38,7 @@ type conn struct {
 	asks atomic.Int64 // requests in progress
 	// The other fields are under the bound's lock.
 	waits bool // the server waits for the client
+	busy  bool // a request is in progress
 	since time.Time
 }
 
@@ -61,11 +63,18 @@ func (l *listener) Accept() (net.Conn, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for len(b.open) >= b.most && !l.closed {
-		if v := b.victim(); v != nil {
+		v, over := b.victim(c.from)
+		switch {
+		case v != nil:
 			delete(b.open, v)
 			v.Conn.Close()
-		} else {
+		case over:
+			accepted.Close()
+			return c, nil // whose first read tells that it is closed
+		default:
+			again := time.AfterFunc(slow/4, b.change.Broadcast)
 			b.change.Wait()
+			again.Stop()
 		}
 	}
 	if l.closed {
@@ -76,23 +85,29 @@ func (l *listener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// victim returns the connection that has kept the server waiting for the longest time, of the client that has most of
-// those that do; nil if none does. It is called under the lock.
-func (b *Bound) victim() (v *conn) {
-	waiting := map[netip.Prefix]int{}
+// victim returns the connection that goes for a new one of a client: of the clients with no fewer connections than this
+// one, that with most loses the one that has kept the server waiting for the longest time. If none has such a
+// connection, over says whether the new client has more than its share beside others. It is called under the lock.
+func (b *Bound) victim(from netip.Prefix) (v *conn, over bool) {
+	all := map[netip.Prefix]int{}
 	for c := range b.open {
-		if c.waits {
-			waiting[c.from]++
-		}
+		all[c.from]++
 	}
 	for c := range b.open {
-		if c.waits && (v == nil || waiting[c.from] > waiting[v.from] ||
-			waiting[c.from] == waiting[v.from] && c.since.Before(v.since)) {
+		if c.mayGo() && all[c.from] >= all[from] && (v == nil || all[c.from] > all[v.from] ||
+			all[c.from] == all[v.from] && c.since.Before(v.since)) {
 			v = c
 		}
 	}
-	return v
+	return v, len(all) > 1 && all[from] > b.most/(len(all)+1)
 }
+
+// slow is the time for which the client of a request in progress may keep the server waiting when others want its
+// connection.
+const slow = time.Second
+
+// mayGo reports whether a connection may be closed for another, under the lock.
+func (c *conn) mayGo() bool { return c.waits && (!c.busy || time.Since(c.since) > slow) }
 
 // clientOf returns the client at an address.
 func clientOf(a net.Addr) netip.Prefix {
@@ -123,15 +138,15 @@ func State(c net.Conn, s http.ConnState) {
 		c = secure.NetConn()
 	}
 	if b, ok := c.(*conn); ok {
-		b.wait(s != http.StateActive)
+		b.wait(s != http.StateActive, false)
 	}
 }
 
-// wait sets whether the server waits for the client.
-func (c *conn) wait(waits bool) {
+// wait sets whether the server waits for the client, in a request or for one.
+func (c *conn) wait(waits, busy bool) {
 	c.of.mu.Lock()
 	defer c.of.mu.Unlock()
-	c.waits, c.since = waits, time.Now()
+	c.waits, c.busy, c.since = waits, busy, time.Now()
 	if waits {
 		c.of.change.Broadcast()
 	}
@@ -163,26 +178,23 @@ func Enter(ctx context.Context) (leave func()) {
 func (b *Bound) Guard(ctx context.Context, most int, report func(client string, goroutines int)) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for rest := time.Now(); ; {
+	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		if n := runtime.NumGoroutine(); n > most && time.Now().After(rest) {
-			if client := b.shed(); client != "" {
+		if n := runtime.NumGoroutine(); n > most {
+			if client := b.shed(most / 8); client != "" {
 				report(client, n)
-				rest = time.Now().Add(ending)
 			}
 		}
 	}
 }
 
-// ending is the time that the goroutines of closed connections get to end, before others are closed too.
-const ending = time.Second
-
-// shed closes the connections of the client with the most connections and requests, and returns its name.
-func (b *Bound) shed() (client string) {
+// shed closes the connections of the client with the most connections and requests, if these are more than a number,
+// and returns its name.
+func (b *Bound) shed(least int) (client string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	load := map[netip.Prefix]int64{}
@@ -192,24 +204,28 @@ func (b *Bound) shed() (client string) {
 			worst = c.from
 		}
 	}
+	if load[worst] <= int64(least) {
+		return ""
+	}
 	for c := range b.open {
 		if c.from == worst {
 			c.Conn.Close()
-			client = worst.String()
+			delete(b.open, c)
 		}
 	}
-	return client
+	b.change.Broadcast()
+	return worst.String()
 }
 
-// Receive tells that a request's body is read, of which its connection has no other, until the returned function is
-// called.
-func Receive(ctx context.Context) (done func()) {
+// Transfer tells that a request's body is read, or its answer written, until the returned function is called. Its
+// connection has no other request.
+func Transfer(ctx context.Context) (done func()) {
 	c, ok := ctx.Value(key{}).(*conn)
 	if !ok {
 		return func() {}
 	}
-	c.wait(true)
-	return func() { c.wait(false) }
+	c.wait(true, true)
+	return func() { c.wait(false, true) }
 }
 
 // Close closes the connection, and makes room for another.

@@ -48,21 +48,26 @@ func TestBound(t *testing.T) {
 	first, _ := dial(t, l, "127.0.0.2")
 	second, slow := dial(t, l, "127.0.0.2")
 	State(slow, http.StateActive)
-	done := Receive(Context(context.Background(), slow))
-	dial(t, l, "127.0.0.4")
+	done := Transfer(Context(context.Background(), slow))
+	fourth, _ := dial(t, l, "127.0.0.4")
 	if !gone(first) || gone(second) || gone(busy) || gone(honest) {
 		t.Errorf("closed: the oldest of the client with most %v, its second %v, its busy one %v, another's %v",
 			gone(first), gone(second), gone(busy), gone(honest))
 	}
-	done()
-	dial(t, l, "127.0.0.4") // one of three clients with one each: the oldest
-	if !gone(honest) || gone(second) || gone(busy) {
-		t.Errorf("closed: the oldest %v, those in progress %v and %v", gone(honest), gone(second), gone(busy))
+	greedy, _ := dial(t, l, "127.0.0.2") // which has most, and none that may go
+	if !gone(greedy) || gone(second) || gone(busy) || gone(honest) || gone(fourth) {
+		t.Errorf("closed: the new one %v, those in progress %v and %v, of others %v and %v", gone(greedy), gone(second),
+			gone(busy), gone(honest), gone(fourth))
 	}
+	bound.mu.Lock()
+	slow.since = slow.since.Add(-2 * time.Second)
+	bound.mu.Unlock()
 	dial(t, l, "127.0.0.5")
-	if len(bound.open) != 4 {
-		t.Errorf("%d connections are open", len(bound.open))
+	if !gone(second) || gone(busy) || gone(honest) || len(bound.open) != 4 {
+		t.Errorf("closed: the slow one %v, the busy one %v, another's %v; %d are open", gone(second), gone(busy),
+			gone(honest), len(bound.open))
 	}
+	done()
 }
 
 // TestBoundWaits: if all connections are in progress, the next one waits for an end, and Close ends the wait.
