@@ -74,6 +74,18 @@ func (t *aligned) emit(r rune, from int) {
 	}
 }
 
+// emitLower adds the lower case of a character, or if table is nil the character.
+func (t *aligned) emitLower(r rune, from int, table map[rune]rune) {
+	if table == nil {
+		t.emit(r, from)
+		return
+	}
+	t.emit(lower(r, table), from)
+	if r == 0x130 { // the only one with two characters
+		t.emit(0x307, from)
+	}
+}
+
 // emitSpan adds text of which each byte stands for a range of the original.
 func (t *aligned) emitSpan(s string, at span) {
 	t.out = append(t.out, s...)

@@ -5,18 +5,17 @@ import "math"
 // window is a range of the tokens of one text.
 type window struct{ begin, end int }
 
-// windows cuts n tokens into the part that stays, which is the first, and those that overflow.
-func windows(n, most int, o *Truncation) ([]window, error) {
+// windows cuts n tokens into the part that stays, which is the first, and those that overflow. It appends them to w.
+func windows(w []window, n, most int, o *Truncation) ([]window, error) {
 	if most >= n {
-		return []window{{0, n}}, nil
+		return append(w, window{0, n}), nil
 	}
 	if most == 0 {
-		return []window{{0, 0}, {0, n}}, nil
+		return append(w, window{0, 0}, window{0, n}), nil
 	}
 	if o.Stride >= most {
 		return nil, input("the stride of truncation must be less than the tokens that are left for the text")
 	}
-	var w []window
 	step := most - o.Stride
 	if o.Side == Right {
 		for begin := 0; begin < n; begin += step {
@@ -141,9 +140,10 @@ func (t *Tokenizer) encodeTexts(s *scratch, texts []string, o *Options, whole bo
 		return nil, cuts, err
 	}
 	for i := range texts {
-		if cuts[i], err = windows(counts[i], most2[i], cut); err != nil {
+		if s.cuts[i], err = windows(s.cuts[i][:0], counts[i], most2[i], cut); err != nil {
 			return nil, cuts, err
 		}
+		cuts[i] = s.cuts[i]
 	}
 	return pl, cuts, nil
 }

@@ -64,8 +64,6 @@ func compose(a, b rune, table map[pair]rune) (rune, bool) {
 func (f form) normalize(t *aligned, s *scratch) error {
 	quick := rune(0x300) // below it nothing changes
 	switch {
-	case f.compatible && f.compose:
-		quick = 0xA0
 	case f.compatible:
 		quick = 0xA0
 	case !f.compose:
@@ -92,7 +90,7 @@ func (f form) normalize(t *aligned, s *scratch) error {
 		w.decompose(r, at, table)
 	}
 	w.flush()
-	w.end()
+	t.commit()
 	return nil
 }
 
@@ -103,7 +101,8 @@ func hangulPart(r rune) bool { return 0x1161 <= r && r <= 0x11FF }
 type forming struct {
 	form
 	text    *aligned
-	at      int // where the text's next character is, as the reference counts
+	from    []int32 // where the characters begin that were added and not yet written, or became part of others
+	written int     // how many of them were written, as the reference counts
 	pending []mark
 	table   map[pair]rune
 
@@ -112,19 +111,25 @@ type forming struct {
 	behind      []mark
 	class       int // the class of the last mark in behind; -1: there is none
 	single, dec []byte
+
+	strip   bool          // accents are dropped
+	letters map[rune]rune // what is written becomes lower case by this table, unless it is nil
 }
 
+// begin starts a step of a text.
 func (w *forming) begin(t *aligned, f form) {
-	w.form, w.text, w.at = f, t, 0
+	w.form, w.text, w.from, w.written = f, t, w.from[:0], 0
 	w.pending, w.behind, w.composing, w.class = w.pending[:0], w.behind[:0], false, -1
+	w.strip, w.letters = false, nil
 	if f.compose {
 		w.table = compositions()
 	}
 	t.start()
 }
 
-// decompose adds the decomposition of a character.
-func (w *forming) decompose(r rune, _ int, table *classTable) {
+// decompose adds the decomposition of the character r, which begins at a byte of the text.
+func (w *forming) decompose(r rune, at int, table *classTable) {
+	w.from = append(w.from, int32(at))
 	if r < utf8.RuneSelf || !table.is(r, classComposed) {
 		w.push(mark{r, 0, 0})
 		return
@@ -221,34 +226,26 @@ func (w *forming) release() {
 	w.behind, w.class, w.composing = w.behind[:0], -1, false
 }
 
+// flush writes what was added.
 func (w *forming) flush() {
 	w.flushPending()
 	if w.composing {
 		w.release()
 	}
+	w.from, w.written = w.from[:0], 0
 }
 
-// put writes a character, aligned by its change.
+// put writes a character, aligned by its change. The first character of a decomposition is written before the others,
+// so that there is one that these are aligned with.
 func (w *forming) put(m mark) {
-	t := w.text
+	at := min(w.written, len(w.from)-1)
 	if m.change > 0 {
-		if w.at == 0 {
-			t.emitSpan(string(m.r), span{int32(t.base), int32(t.base)})
-		} else {
-			t.emit(m.r, w.at-1)
-		}
+		at = max(w.written-1, 0)
+	} else {
+		w.written += 1 - m.change
+	}
+	if w.strip && classes().is(m.r, classAccent) {
 		return
 	}
-	t.emit(m.r, min(w.at, len(t.s)-1))
-	for range 1 - m.change {
-		if w.at < len(t.s) {
-			_, n := utf8.DecodeRuneInString(t.s[w.at:])
-			w.at += n
-		}
-	}
-}
-
-func (w *forming) end() {
-	w.text.commit()
-	w.text = nil
+	w.text.emitLower(m.r, int(w.from[at]), w.letters)
 }

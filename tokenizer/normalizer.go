@@ -47,18 +47,8 @@ func newBertNormalizer(clean, chinese, strip, lowercase bool) *bertNormalizer {
 }
 
 func (b *bertNormalizer) normalize(t *aligned, s *scratch) error {
-	if b.simple(t) {
-		return nil
-	}
-	b.cleaned(t)
-	if b.strip {
-		if err := (form{}).normalize(t, s); err != nil {
-			return err
-		}
-		filter(t, func(r rune, table *classTable) bool { return !table.is(r, classAccent) })
-	}
-	if b.lower {
-		lowercase{}.normalize(t, s)
+	if !b.simple(t) {
+		b.general(t, &s.forms)
 	}
 	return nil
 }
@@ -84,31 +74,67 @@ func (b *bertNormalizer) simple(t *aligned) bool {
 	return true
 }
 
-// cleaned does the steps that look at one character alone.
-func (b *bertNormalizer) cleaned(t *aligned) {
-	if !b.clean && !b.chinese {
-		return
-	}
+// general normalises any text: for each character it does all steps. Only characters with a decomposition or a
+// combining class change their order, among those next to each other.
+func (b *bertNormalizer) general(t *aligned, w *forming) {
 	table := classes()
-	t.start()
-	for i, r := range t.s {
-		if b.clean {
-			if r == 0 || r == 0xFFFD || r != '\t' && r != '\n' && r != '\r' && table.is(r, classControl) {
-				continue
+	w.begin(t, form{})
+	w.strip = b.strip
+	if b.lower {
+		w.letters = lowerTable()
+	}
+	for i := 0; i < len(t.s); {
+		r, n := rune(t.s[i]), 1
+		if r < utf8.RuneSelf {
+			if len(w.from) > 0 {
+				w.flush()
 			}
-			if table.is(r, classSpace) {
-				r = ' '
+			if c := b.ascii[r]; c != 0 || r == 0 && !b.clean {
+				t.out, t.to = append(t.out, c), append(t.to, t.at(i))
 			}
-		}
-		if b.chinese && isChinese(r) {
-			t.emit(' ', i)
-			t.emit(r, i)
-			t.emit(' ', i)
+			i++
 			continue
 		}
-		t.emit(r, i)
+		r, n = utf8.DecodeRuneInString(t.s[i:])
+		b.wide(t, w, r, i, table)
+		i += n
 	}
+	w.flush()
 	t.commit()
+}
+
+// wide normalises a character beyond ASCII, which begins at a byte of the text.
+func (b *bertNormalizer) wide(t *aligned, w *forming, r rune, at int, table *classTable) {
+	class := table.of(r)
+	if b.clean {
+		if r == 0xFFFD || class&(1<<classControl) != 0 {
+			return
+		}
+		if class&(1<<classSpace) != 0 {
+			r, class = ' ', 0
+		}
+	}
+	if b.strip && class&(1<<classComposed) != 0 && !isChinese(r) {
+		w.decompose(r, at, table)
+		return
+	}
+	w.flush()
+	chinese := b.chinese && isChinese(r)
+	if chinese {
+		t.emit(' ', at)
+	}
+	switch {
+	case b.strip && class&(1<<classComposed) != 0:
+		w.decompose(r, at, table)
+		if chinese {
+			w.flush()
+		}
+	case !b.strip || class&(1<<classAccent) == 0:
+		t.emitLower(r, at, w.letters)
+	}
+	if chinese {
+		t.emit(' ', at)
+	}
 }
 
 // filter keeps the characters for which keep says so.
@@ -147,10 +173,7 @@ func (lowercase) normalize(t *aligned, _ *scratch) error {
 	table := lowerTable()
 	t.start()
 	for i, r := range t.s {
-		t.emit(lower(r, table), i)
-		if r == 0x130 {
-			t.emit(0x307, i)
-		}
+		t.emitLower(r, i, table)
 	}
 	t.commit()
 	return nil

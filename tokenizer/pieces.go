@@ -32,7 +32,7 @@ type scratch struct {
 	model   modelScratch
 	first   encoded
 	second  encoded
-	ids     []int32
+	cuts    [2][]window
 }
 
 // split replaces the pieces that are not tokens by those that f adds to next.
