@@ -72,6 +72,7 @@ type answer struct {
 	Known   bool      `json:"known"`
 	Text    string    `json:"text"`
 	Whole   string    `json:"whole"`
+	Parts   []string  `json:"parts"` // of the decoded text, for the first ids one by one
 	Error   string    `json:"error"`
 }
 
@@ -101,6 +102,10 @@ func ours(t *Tokenizer, q *question) *answer {
 	}
 	a := answerOf(e)
 	a.Text, a.Whole = t.Decode(e.IDs), t.DecodeSpecial(e.IDs)
+	d := t.Stream()
+	for _, id := range e.IDs[:min(len(e.IDs), 40)] {
+		a.Parts = append(a.Parts, d.Next(id))
+	}
 	return a
 }
 
@@ -123,6 +128,8 @@ func differ(a, b *answer) string {
 		return "words"
 	case len(a.Over) != len(b.Over):
 		return "number of overflowing encodings"
+	case b.Parts != nil && !slices.Equal(a.Parts, b.Parts):
+		return "streamed text"
 	case a.Text != b.Text || a.Whole != b.Whole:
 		return "decoded text"
 	}

@@ -112,6 +112,10 @@ func TestCharacters(t *testing.T) {
 	}
 }
 
+// endsMatter has the tokenizers whose decoder treats the first or last part of a text in its own way, so that parts do
+// not make the whole. TestRecorded compares their parts with the reference's.
+var endsMatter = map[string]bool{"clip": true, "llama2": true, "words_patterns": true}
+
 // TestStream decodes ids one by one: the parts make the whole, and none ends within a character.
 func TestStream(t *testing.T) {
 	for _, name := range families(t) {
@@ -137,7 +141,7 @@ func TestStream(t *testing.T) {
 				}
 				b.WriteString(part)
 			}
-			if b.WriteString(d.Rest()); b.String() != whole && name != "clip" && name != "llama2" {
+			if b.WriteString(d.Rest()); b.String() != whole && !endsMatter[name] {
 				t.Fatalf("%s: %q: the parts are %q, the whole is %q", name, q.A, b.String(), whole)
 			}
 		}

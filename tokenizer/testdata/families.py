@@ -131,7 +131,40 @@ def clip():
     return t
 
 
+def bytes_normalizer():
+    """The bytes become characters in the normaliser; the template is before the step that trims offsets."""
+    t = byte_level(P.Split("Ġ", "merged_with_next"), normalizer=N.Sequence([N.NFKC(), N.ByteLevel()]), special=("<s>", "a b"))
+    two = {"id": "two", "ids": [0, 1], "tokens": ["<s>", " a b"]}
+    t.post_processor = processors.Sequence([
+        processors.TemplateProcessing(single="$A:2 two:1", pair="$B:3 two $A:1 two:2", special_tokens=[two]),
+        processors.ByteLevel(trim_offsets=True, add_prefix_space=False)])
+    t.add_tokens(["é b", AddedToken("日本", normalized=False, rstrip=True)])
+    return t
+
+
+def words_patterns():
+    """Patterns that match nothing, a part or all, and decoders one after the other."""
+    normal = N.Sequence([N.Replace(Regex(r"[0-9]+"), "0"), N.Prepend("▁"), N.StripAccents(), N.Replace(Regex("x+y?"), "-")])
+    pre = P.Sequence([P.Metaspace(prepend_scheme="always", split=False), P.Split(Regex(r"[▁\s]+|\p{P}"), "merged_with_previous", invert=True),
+                      P.Punctuation("merged_with_next"), P.Split("", "isolated")])
+    t = words(pre, normal)
+    t.decoder = decoders.Sequence([decoders.Metaspace(), decoders.CTC(pad_token="a", word_delimiter_token="-"), decoders.Replace("b", "cc"),
+                                   decoders.Strip("c", 2, 0)])
+    t.post_processor = processors.RobertaProcessing(("[UNK]", 0), ("[UNK]", 0), trim_offsets=True, add_prefix_space=True)
+    return t
+
+
+def words_invert():
+    t = words(P.Sequence([P.Split(Regex(r"\w+|[^\w\s]+"), "removed", invert=True), P.Split("a", "merged_with_next", invert=True)]),
+              N.Sequence([N.Strip(left=False), N.NFC(), N.Lowercase()]))
+    t.decoder = decoders.Metaspace(prepend_scheme="never")
+    return t
+
+
 FAMILIES = {
+    "bytes_normalizer": bytes_normalizer,
+    "words_patterns": words_patterns,
+    "words_invert": words_invert,
     "bert_uncased": lambda: bert(True),
     "bert_cased": lambda: bert(False),
     "bert_added": bert_added,

@@ -5,6 +5,7 @@ import json
 import sys
 
 from tokenizers import Tokenizer
+from tokenizers.decoders import DecodeStream
 
 t = Tokenizer.from_file(sys.argv[1])
 
@@ -22,13 +23,23 @@ def lists(e, texts):
     at = [ends(x) for x in texts]
     out = []
     for (a, b), which in zip(e.offsets, e.sequence_ids):
-        table = at[which or 0] if (which or 0) < len(at) else at[0]
+        table = at[which] if which and which < len(at) else at[0]
         out.append([table[a] if a < len(table) else a, table[b] if b < len(table) else b])
     return {
         "ids": e.ids, "at": out, "mask": e.attention_mask, "types": e.type_ids, "special": e.special_tokens_mask,
         "words": [-1 if w is None else w for w in e.word_ids], "over": [lists(o, texts) for o in e.overflowing],
-        "known": len(texts) == 1 or 1 in e.sequence_ids,  # else the offsets' texts are not known
+        # Else the offsets' texts are not known: a step after the template has numbered its pieces.
+        "known": len(texts) == 1 or 1 in e.sequence_ids and not any(m and s is not None for m, s in zip(e.special_tokens_mask, e.sequence_ids)),
     }
+
+
+def parts(ids):
+    """What decoding the first ids one by one gives, or None if it fails."""
+    stream = DecodeStream(skip_special_tokens=True)
+    try:
+        return [stream.step(t, i) or "" for i in ids[:40]]
+    except Exception:
+        return None
 
 
 for line in sys.stdin:
@@ -42,6 +53,7 @@ for line in sys.stdin:
         e = t.encode(*texts, add_special_tokens=q["special"])
         out = lists(e, texts)
         out["text"], out["whole"] = t.decode(e.ids), t.decode(e.ids, skip_special_tokens=False)
+        out["parts"] = parts(e.ids)
     except BaseException as x:  # panics of Rust too
         if isinstance(x, KeyboardInterrupt):
             raise
