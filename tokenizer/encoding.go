@@ -117,6 +117,8 @@ func (t *Tokenizer) describe(s *scratch, e *encoded, p piece, word int) {
 			text := t.tokenText(k.id)
 			if p.token >= 0 {
 				text = s.text.s[p.begin:p.end]
+			} else if t.literal {
+				text = s.text.s[p.begin+k.begin : p.begin+k.end]
 			}
 			e.trims = append(e.trims, trimOf(text))
 		}

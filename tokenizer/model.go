@@ -3,6 +3,8 @@ package tokenizer
 import (
 	"strings"
 	"unicode/utf8"
+
+	"github.com/weirml/weir/internal/text/unigram"
 )
 
 // model turns a piece of text into tokens.
@@ -16,16 +18,19 @@ type modelScratch struct {
 	symbols []symbol
 	queue   []merge
 	built   []byte
+	unigram []unigram.Token
+	lattice unigram.Lattice
 }
 
 // vocabulary maps tokens to ids and back.
 type vocabulary struct {
 	ids    map[string]int32
 	tokens map[int32]string
+	size   int // the number of the model's tokens, from which added ones are numbered
 }
 
 func newVocabulary(ids map[string]int32) *vocabulary {
-	v := &vocabulary{ids: ids, tokens: make(map[int32]string, len(ids))}
+	v := &vocabulary{ids: ids, tokens: make(map[int32]string, len(ids)), size: len(ids)}
 	for token, id := range ids {
 		if other, ok := v.tokens[id]; !ok || token < other {
 			v.tokens[id] = token

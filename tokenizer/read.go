@@ -71,6 +71,7 @@ var normalizers = map[string]func(o object) (normalizer, error){
 	"StripAccents": func(object) (normalizer, error) { return stripAccents{}, nil },
 	"Nmt":          func(object) (normalizer, error) { return nmt{}, nil },
 	"ByteLevel":    func(object) (normalizer, error) { return byteLevel{}, nil },
+	"Precompiled":  readPrecompiled,
 	"Strip": func(o object) (normalizer, error) {
 		f, err := o.flags("strip_left", "strip_right")
 		if err != nil {
@@ -321,8 +322,10 @@ func (t *Tokenizer) readModel(v value, pre stages) error {
 		return t.readWordLevel(o)
 	case "BPE":
 		return t.readBPE(o, pre)
+	case "Unigram":
+		return t.readUnigram(o)
 	}
-	return o.refuse(kind, []string{"WordPiece", "WordLevel", "BPE"})
+	return o.refuse(kind, []string{"WordPiece", "WordLevel", "BPE", "Unigram"})
 }
 
 func (t *Tokenizer) readWordLevel(o object) (err error) {

@@ -19,7 +19,7 @@ func (t *Tokenizer) readAdded(v value) error {
 	if err != nil {
 		return err
 	}
-	next := len(t.vocabulary.ids)
+	next := t.vocabulary.size
 	var s scratch
 	for _, v := range list {
 		a, err := readAddedToken(v)

@@ -22,6 +22,7 @@ type Tokenizer struct {
 	plans      [2][2]plan // of one text and two, without special tokens and with them
 	planned    [2]bool    // whether there is a plan for one text, and for two
 	trims      bool       // offsets are trimmed
+	literal    bool       // the text of an unknown token is the piece's
 	cut        *Truncation
 	pad        *Padding
 

@@ -206,7 +206,7 @@ func TestRefused(t *testing.T) {
 		{"{\"a\":\"\xff\"}", "not UTF-8", diag.ErrInput},
 		{`{}`, "tokenizer.model", diag.ErrInput},
 		{`{"version":"2.0",` + model + `}`, "version", diag.ErrUnsupported},
-		{`{"model":{"type":"Neural"}}`, `"Neural" is not supported; supported are BPE, WordLevel, WordPiece`,
+		{`{"model":{"type":"Neural"}}`, `"Neural" is not supported; supported are BPE, Unigram, WordLevel, WordPiece`,
 			diag.ErrUnsupported},
 		{`{"normalizer":{"type":"Magic"},` + model + `}`, "tokenizer.normalizer", diag.ErrUnsupported},
 		{`{"pre_tokenizer":{"type":"Sequence","pretokenizers":[{"type":"Whitespace"},{"type":"Odd"}]},` + model + `}`,

@@ -161,7 +161,51 @@ def words_invert():
     return t
 
 
+CHARSMAP = pathlib.Path(__file__).parent / "../../internal/text/charsmap/testdata/rules.charsmap"
+
+
+def charsmap():
+    """A charsmap of SentencePiece."""
+    return N.Precompiled(CHARSMAP.read_bytes())
+
+
+def unigram(normalizer, pre, decoder, special=("<pad>", "</s>", "<unk>"), **options):
+    t = Tokenizer(models.Unigram())
+    t.normalizer, t.pre_tokenizer, t.decoder = normalizer, pre, decoder
+    t.train_from_iterator(corpus(6), trainers.UnigramTrainer(vocab_size=1200, special_tokens=list(special), unk_token="<unk>", show_progress=False))
+    data = json.loads(t.to_str())
+    data["model"].update(options)
+    t = Tokenizer.from_str(json.dumps(data))
+    end = t.token_to_id(special[1])
+    t.post_processor = processors.TemplateProcessing(single=f"$A {special[1]}", pair=f"$A {special[1]} $B {special[1]}",
+                                                     special_tokens=[(special[1], end)])
+    return t
+
+
+def t5():
+    normal = N.Sequence([charsmap(), N.Strip(left=False), N.Replace(Regex(" {2,}"), "▁")])
+    return unigram(normal, P.Metaspace(prepend_scheme="always"), decoders.Metaspace())
+
+
+def xlm_r():
+    t = unigram(charsmap(), P.Sequence([P.WhitespaceSplit(), P.Metaspace()]), decoders.Metaspace(), ("<s>", "</s>", "<unk>", "<pad>"))
+    t.add_special_tokens([AddedToken("<mask>", lstrip=True)])
+    return t
+
+
+def unigram_bytes():
+    special = ["<pad>", "<eos>", "<unk>"] + [f"<0x{b:02X}>" for b in range(256)]
+    t = unigram(N.Replace(" ", "▁"), P.Metaspace(prepend_scheme="first", split=False),
+                decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace(), decoders.Fuse()]), special, byte_fallback=True)
+    data = json.loads(t.to_str())
+    data["added_tokens"] = data["added_tokens"][:3]
+    return Tokenizer.from_str(json.dumps(data))
+
+
 FAMILIES = {
+    "t5": t5,
+    "xlm_r": xlm_r,
+    "unigram_bytes": unigram_bytes,
     "bytes_normalizer": bytes_normalizer,
     "words_patterns": words_patterns,
     "words_invert": words_invert,
