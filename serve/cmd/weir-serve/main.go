@@ -185,6 +185,9 @@ const (
 // ofManagement is the number of connections of the management address, which others cannot take.
 const ofManagement = 16
 
+// mostIdle is the time after which an idle connection is closed.
+const mostIdle = 2 * time.Minute
+
 // goroutinesBeside is more goroutines than the process has beside those of connections and requests.
 const goroutinesBeside = 512
 
@@ -242,6 +245,9 @@ func run(s *settings) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	bound := conns.NewBound(s.connections)
+	management := conns.NewBound(ofManagement)
+	go bound.Idle(ctx, mostIdle)
+	go management.Idle(ctx, mostIdle)
 	go bound.Guard(ctx, goroutinesBeside+3*s.connections+s.options.Requests, func(client string, goroutines int) {
 		s.options.Logger.Warn("connections closed: too many streams", "client", client, "goroutines", goroutines)
 	})
@@ -287,7 +293,7 @@ func run(s *settings) error {
 		err = start("grpc", s.grpc, bound, server.Handler())
 	}
 	if err == nil && s.manage != "" {
-		err = start("management", s.manage, conns.NewBound(ofManagement), server.ManagementHandler())
+		err = start("management", s.manage, management, server.ManagementHandler())
 	}
 	if err == nil {
 		hangup := make(chan os.Signal, 1)
@@ -343,7 +349,7 @@ func (s *settings) newServer(handler http.Handler, secure *tls.Config) *http.Ser
 	p.SetUnencryptedHTTP2(true)
 	return &http.Server{Handler: handler, ConnState: conns.State, ConnContext: conns.Context,
 		Protocols: p, TLSConfig: secure, ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 4 << 10,
+		MaxHeaderBytes: 4 << 10,
 		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 100, MaxReceiveBufferPerConnection: s.window,
 			MaxReceiveBufferPerStream: min(s.window, 256<<10), SendPingTimeout: time.Minute,
 			WriteByteTimeout: s.options.Stall},

@@ -173,6 +173,27 @@ func Enter(ctx context.Context) (leave func()) {
 	return func() { c.asks.Add(-1) }
 }
 
+// Idle closes connections that are idle for a time, until ctx ends. An http.Server's IdleTimeout would keep the memory
+// of each connection of HTTP/2 that ends with open streams for that time.
+func (b *Bound) Idle(ctx context.Context, most time.Duration) {
+	tick := time.NewTicker(most / 16)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		b.mu.Lock()
+		for c := range b.open {
+			if c.waits && !c.busy && time.Since(c.since) > most {
+				c.Conn.Close()
+			}
+		}
+		b.mu.Unlock()
+	}
+}
+
 // Guard keeps a process at a number of goroutines until ctx ends: streams of HTTP/2 have some before anybody can refuse
 // them. If there are more, it closes the connections of the client with the most connections and requests.
 func (b *Bound) Guard(ctx context.Context, most int, report func(client string, goroutines int)) {

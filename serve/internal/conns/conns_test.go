@@ -70,6 +70,29 @@ func TestBound(t *testing.T) {
 	done()
 }
 
+// TestIdle: connections that are idle for long are closed, and no others.
+func TestIdle(t *testing.T) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bound := NewBound(4)
+	l := bound.Listener(inner)
+	defer l.Close()
+	idle, _ := dial(t, l, "127.0.0.1")
+	busy, server := dial(t, l, "127.0.0.1")
+	State(server, http.StateActive)
+	slow, receiving := dial(t, l, "127.0.0.1")
+	State(receiving, http.StateActive)
+	defer Transfer(Context(context.Background(), receiving))()
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	bound.Idle(ctx, 100*time.Millisecond)
+	if !gone(idle) || gone(busy) || gone(slow) {
+		t.Errorf("closed: idle %v, busy %v, slow %v", gone(idle), gone(busy), gone(slow))
+	}
+}
+
 // TestBoundWaits: if all connections are in progress, the next one waits for an end, and Close ends the wait.
 func TestBoundWaits(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
