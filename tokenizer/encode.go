@@ -5,18 +5,25 @@ import "math"
 // window is a range of the tokens of one text.
 type window struct{ begin, end int }
 
-// windows cuts n tokens into the part that stays, which is the first, and those that overflow. It appends them to w.
-func windows(w []window, n, most int, o *Truncation) ([]window, error) {
+// windows cuts n tokens into the part that stays, which is the first, and if overflow is set those that overflow. It
+// appends them to w.
+func windows(w []window, n, most int, o *Truncation, overflow bool) ([]window, error) {
 	if most >= n {
 		return append(w, window{0, n}), nil
 	}
-	if most == 0 {
+	if most == 0 && overflow {
 		return append(w, window{0, 0}, window{0, n}), nil
+	}
+	if most == 0 {
+		return append(w, window{0, 0}), nil
 	}
 	if o.Stride >= most {
 		return nil, input("the stride of truncation must be less than the tokens that are left for the text")
 	}
 	step := most - o.Stride
+	if !overflow {
+		step = n
+	}
 	if o.Side == Right {
 		for begin := 0; begin < n; begin += step {
 			w = append(w, window{begin, min(begin+most, n)})
@@ -140,7 +147,7 @@ func (t *Tokenizer) encodeTexts(s *scratch, texts []string, o *Options, whole bo
 		return nil, cuts, err
 	}
 	for i := range texts {
-		if s.cuts[i], err = windows(s.cuts[i][:0], counts[i], most2[i], cut); err != nil {
+		if s.cuts[i], err = windows(s.cuts[i][:0], counts[i], most2[i], cut, o.Overflow); err != nil {
 			return nil, cuts, err
 		}
 		cuts[i] = s.cuts[i]

@@ -14,7 +14,7 @@ type Encoding struct {
 	Words   []int32 // the number of the word, or the added token, that a token is of; -1: of none
 	Special []bool  // the token is of the template or of the padding, and stands for no text
 
-	// Overflow is what truncation has cut off, in encodings of their own.
+	// Overflow is what truncation has cut off, in encodings of their own, if Options.Overflow is set.
 	Overflow []Encoding
 }
 
@@ -113,17 +113,16 @@ func (t *Tokenizer) describe(s *scratch, e *encoded, p piece, word int) {
 		}
 		e.at = append(e.at, at)
 		e.words = append(e.words, int32(word))
-		if t.trims {
-			text := t.tokenText(k.id)
-			if p.token >= 0 {
-				text = s.text.s[p.begin:p.end]
-			} else if t.literal {
-				text = s.text.s[p.begin+k.begin : p.begin+k.end]
-			}
-			e.trims = append(e.trims, trimOf(text))
+		if !t.trims {
+			continue
+		}
+		switch {
+		case p.token >= 0:
+			e.trims = append(e.trims, trimOf(s.text.s[p.begin:p.end]))
+		case t.literal:
+			e.trims = append(e.trims, trimOf(s.text.s[p.begin+k.begin:p.begin+k.end]))
+		default:
+			e.trims = append(e.trims, t.trimmings[k.id])
 		}
 	}
 }
-
-// tokenText returns the model's token of an id.
-func (t *Tokenizer) tokenText(id int32) string { return t.vocabulary.tokens[id] }

@@ -4,6 +4,8 @@ package tokenizer
 type Options struct {
 	// NoSpecial leaves out the special tokens of the template, as [CLS] and [SEP].
 	NoSpecial bool
+	// Overflow keeps what truncation cuts off, in Encoding.Overflow: of two texts, all combinations of their parts.
+	Overflow bool
 	// Truncation and Padding replace what the file says, unless they are nil.
 	Truncation *Truncation
 	Padding    *Padding

@@ -103,6 +103,14 @@ func (t *Tokenizer) readProcessor(v value) error {
 			}
 		}
 	}
+	if t.trims {
+		t.trimmings = map[int32]trim{}
+		for id, text := range t.vocabulary.tokens {
+			if x := trimOf(text); x != (trim{}) {
+				t.trimmings[id] = x
+			}
+		}
+	}
 	for _, pair := range []bool{false, true} {
 		ok := true
 		for _, special := range []bool{false, true} {

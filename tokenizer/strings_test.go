@@ -100,7 +100,7 @@ type question struct {
 // randomQuestion returns a text, or two, and options. Most have none.
 func randomQuestion(r *rand.Rand, i int, words []string) question {
 	q := question{A: randomText(r, words), Special: true}
-	q.options = Options{Truncation: &Truncation{Off: true}, Padding: &Padding{Off: true}}
+	q.options = Options{Overflow: true, Truncation: &Truncation{Off: true}, Padding: &Padding{Off: true}}
 	sides, strategies := []string{"right", "left"}, []string{"longest_first", "only_first", "only_second"}
 	kind := i % 10
 	if kind == 6 {

@@ -19,10 +19,11 @@ type Tokenizer struct {
 	model      model
 	vocabulary *vocabulary
 	decoder    decoder
-	plans      [2][2]plan // of one text and two, without special tokens and with them
-	planned    [2]bool    // whether there is a plan for one text, and for two
-	trims      bool       // offsets are trimmed
-	literal    bool       // the text of an unknown token is the piece's
+	plans      [2][2]plan     // of one text and two, without special tokens and with them
+	planned    [2]bool        // whether there is a plan for one text, and for two
+	trims      bool           // offsets are trimmed
+	trimmings  map[int32]trim // by tokens' ids, if trims is set: those that are not zero
+	literal    bool           // the text of an unknown token is the piece's
 	cut        *Truncation
 	pad        *Padding
 
