@@ -14,7 +14,8 @@ func TestLongTexts(t *testing.T) {
 		n = 100_000
 	}
 	texts := map[string]string{
-		"one letter": strings.Repeat("a", n), "spaces": strings.Repeat(" ", n), "marks": "e" + strings.Repeat("\u0323\u0301", n/2),
+		"one letter": strings.Repeat("a", n), "spaces": strings.Repeat(" ", n),
+		"marks": "e" + strings.Repeat("\u0323\u0301", n/2),
 		"words": strings.Repeat("the café ", n/9), "invalid": strings.Repeat("\xff\xe2\x82", n/3),
 		"added tokens": strings.Repeat("<mask>[SEP]<|eot_id|>", n/21), "almost added": strings.Repeat("<mas", n/4),
 	}
