@@ -119,33 +119,46 @@ func (b *builder) step(state []int32, class int) uint16 {
 	return b.number(next) | accept
 }
 
-// match returns the end of the match that begins at from, or -1, and the bytes that it read.
-func (a *automaton) match(text string, from int) (end, read int) {
-	end = -1
-	at := from
-	state := 1
-	for at < len(text) {
-		b := text[at]
-		var entry uint16
-		width := 1
-		if b < utf8.RuneSelf {
-			entry = a.ascii[state<<7|int(b)]
-		} else {
-			var r rune
-			r, width = utf8.DecodeRuneInString(text[at:])
-			entry = a.next[state*a.stride+int(a.width.class(r))]
+// find returns the first match that begins at from or after it, or -1; atEnd says that the empty match at the end
+// counts. It reduces steps by what it reads without finding a match, and gives up below 0.
+func (a *automaton) find(text string, from int, atEnd bool, steps *int) (begin, end int) {
+	for begin = from; begin < len(text); {
+		end = -1
+		at, state, width := begin, 1, 1
+		for at < len(text) {
+			var entry uint16
+			if b := text[at]; b < utf8.RuneSelf {
+				entry = a.ascii[state<<7|int(b)]
+				width = 1
+			} else {
+				var r rune
+				r, width = utf8.DecodeRuneInString(text[at:])
+				entry = a.next[state*a.stride+int(a.width.class(r))]
+			}
+			if entry&accepts != 0 {
+				end = at
+			}
+			if state = int(entry &^ accepts); state == 0 {
+				break
+			}
+			at += width
 		}
-		if entry&accepts != 0 {
+		if state != 0 && a.next[state*a.stride+a.stride-1]&accepts != 0 {
 			end = at
 		}
-		state = int(entry &^ accepts)
-		if state == 0 {
-			return end, at - from + 1
+		if end >= 0 {
+			return begin, end
 		}
-		at += width
+		if *steps -= at - begin; *steps < 0 {
+			return -1, -1
+		}
+		if at > begin { // else width is the first character's
+			_, width = utf8.DecodeRuneInString(text[begin:])
+		}
+		begin += width
 	}
-	if a.next[state*a.stride+a.stride-1]&accepts != 0 {
-		end = at
+	if atEnd && a.next[2*a.stride-1]&accepts != 0 {
+		return begin, begin
 	}
-	return end, at - from + 1
+	return -1, -1
 }

@@ -14,10 +14,22 @@ type choice struct {
 	at int
 }
 
-// match returns the end of the match of p that begins at from, or -1. It reduces steps, and gives up below 0.
-func (m *machine) match(p *Pattern, text string, from int, steps *int) int {
-	m.stack = m.stack[:0]
-	return m.run(p, p.start, text, from, steps)
+// find returns the first match of p that begins at from or after it, or -1. It reduces steps, and gives up below 0.
+func (m *machine) find(p *Pattern, text string, from int, steps *int) (begin, end int) {
+	for begin = from; begin <= len(text); {
+		class, width := p.classAt(text, begin)
+		if p.mayBeEmpty || class != endBit && p.first.has(class) {
+			m.stack = m.stack[:0]
+			if end = m.run(p, p.start, text, begin, steps); end >= 0 {
+				return begin, end
+			}
+			if *steps < 0 {
+				break
+			}
+		}
+		begin += max(width, 1)
+	}
+	return -1, -1
 }
 
 // run returns the end of the first match of the program at pc, or -1.

@@ -35,7 +35,6 @@ type Pattern struct {
 
 	mayBeEmpty bool // whether a match may begin before any character, or at the end
 	first      mask // the classes that a match may begin with
-	firstASCII [utf8.RuneSelf]bool
 
 	table  *automaton // nil: backtracking
 	stacks sync.Pool  // of *machine
@@ -72,9 +71,6 @@ func Compile(source string) (*Pattern, error) {
 	p := &Pattern{source: source, alphabet: a, code: c.code, masks: masks, behinds: c.behinds, start: start}
 	p.stacks.New = func() any { return &machine{} }
 	p.mayBeEmpty = p.begins(start, make([]bool, len(p.code)))
-	for b, class := range a.ascii {
-		p.firstASCII[b] = p.first.has(int(class))
-	}
 	p.table = newAutomaton(p)
 	return p, nil
 }
@@ -112,6 +108,8 @@ func (c *compiler) collect(n *node) {
 		c.index[n] = c.number(set{{'\n', '\n'}}, true)
 	case n.kind == kindAssert && n.assert == 'z':
 		c.index[n] = c.number(nil, true)
+	case n.kind == kindAtomic && n.sub[0].kind == kindRepeat && n.sub[0].sub[0].kind == kindSet && !n.sub[0].lazy:
+		c.index[n] = c.number(n.sub[0].sub[0].set.not(), true)
 	case n.kind == kindLook && !n.behind && oneSet(n.sub[0]) != nil:
 		if s := oneSet(n.sub[0]).set; n.negative {
 			c.index[n] = c.number(s.not(), true)
@@ -193,44 +191,21 @@ func budget(text string) int { return min(len(text), 1<<24)*stepsPerByte + steps
 
 // find is Next with the steps that are left, which it reduces; begin is -1 if there is no match.
 func (p *Pattern) find(text string, from int, steps *int) (begin, end int, err error) {
-	var m *machine
-	if p.table == nil {
-		m = p.stacks.Get().(*machine)
-		defer p.stacks.Put(m)
+	if from > len(text) {
+		return -1, -1, nil
 	}
-	for at := from; ; {
-		width := 1
-		if at < len(text) {
-			var may bool
-			if b := text[at]; b < utf8.RuneSelf {
-				may = p.firstASCII[b]
-			} else {
-				var r rune
-				r, width = utf8.DecodeRuneInString(text[at:])
-				may = p.first.has(int(p.alphabet.class(r)))
-			}
-			if !may && !p.mayBeEmpty {
-				at += width
-				continue
-			}
-		} else if at > len(text) || !p.mayBeEmpty {
-			return -1, -1, nil
-		}
-		if p.table != nil {
-			end, read := p.table.match(text, at)
-			if end >= 0 {
-				return at, end, nil
-			}
-			*steps -= read
-		} else if end := m.match(p, text, at, steps); end >= 0 {
-			return at, end, nil
-		}
-		if *steps < 0 {
-			return -1, -1, &diag.Error{Kind: diag.ErrInput, Op: "regular expression",
-				Detail: "a search with the pattern " + short(p.source) + " takes too many steps"}
-		}
-		at += width
+	if p.table != nil {
+		begin, end = p.table.find(text, from, p.mayBeEmpty, steps)
+	} else {
+		m := p.stacks.Get().(*machine)
+		begin, end = m.find(p, text, from, steps)
+		p.stacks.Put(m)
 	}
+	if *steps < 0 {
+		return -1, -1, &diag.Error{Kind: diag.ErrInput, Op: "regular expression",
+			Detail: "a search with the pattern " + short(p.source) + " takes too many steps"}
+	}
+	return begin, end, nil
 }
 
 // Matches iterates over the matches of a pattern in a text as the reference does: an empty match directly after

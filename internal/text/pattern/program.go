@@ -229,10 +229,10 @@ func (c *compiler) emit(n *node, empty, taken int32) int32 {
 		}
 		return next
 	case kindRepeat:
-		return c.repeat(n, empty, taken)
+		return c.repeat(n, empty, taken, -1)
 	case kindAtomic:
-		if s := n.sub[0]; s.kind == kindRepeat && s.sub[0].kind == kindSet && !s.lazy && c.apart(s.sub[0], empty, taken) {
-			return c.emit(s, empty, taken)
+		if guard, ok := c.index[n]; ok {
+			return c.repeat(n.sub[0], empty, taken, guard)
 		}
 		end := c.add(inst{op: opMatch})
 		return c.add(inst{op: opAtomic, sub: c.emit(n.sub[0], end, end), a: empty, b: taken})
@@ -268,8 +268,17 @@ func (c *compiler) split(lazy bool, round, end int32) int32 {
 	return c.add(inst{op: opSplit, a: round, b: end})
 }
 
-func (c *compiler) repeat(n *node, empty, taken int32) int32 {
+// repeat emits a loop. A possessive loop over a set has a guard, the mask of what is not in the set: the loop ends only
+// before such a character, or after its greatest number of rounds.
+func (c *compiler) repeat(n *node, empty, taken, guard int32) int32 {
 	body := n.sub[0]
+	leaveEmpty, leaveTaken := empty, taken
+	if guard >= 0 {
+		leaveEmpty = c.add(inst{op: opPeek, mask: guard, a: empty})
+		if leaveTaken = leaveEmpty; empty != taken {
+			leaveTaken = c.add(inst{op: opPeek, mask: guard, a: taken})
+		}
+	}
 	if n.max < 0 {
 		loop := func(leave, again int32) int32 {
 			at := c.split(n.lazy, -1, leave)
@@ -287,15 +296,14 @@ func (c *compiler) repeat(n *node, empty, taken int32) int32 {
 			}
 			return at
 		}
-		after := loop(taken, -1)
+		after := loop(leaveTaken, -1)
 		if empty != taken {
-			empty = loop(empty, after)
+			empty = loop(leaveEmpty, after)
 		} else {
 			empty = after
 		}
 		taken = after
 	} else {
-		leaveEmpty, leaveTaken := empty, taken
 		for range n.max - n.min {
 			if c.err != nil {
 				return 0
@@ -317,41 +325,6 @@ func (c *compiler) repeat(n *node, empty, taken int32) int32 {
 		empty, taken = c.both(body, empty, taken)
 	}
 	return empty
-}
-
-// apart reports whether a possessive loop over set is the same as a greedy one: nothing that follows can begin with a
-// character of set, or what follows may be nothing.
-func (c *compiler) apart(n *node, starts ...int32) bool {
-	own := c.masks[c.index[n]]
-	for _, start := range starts {
-		meets, ends := false, false
-		seen := map[int32]bool{}
-		for todo := []int32{start}; len(todo) > 0; {
-			at := todo[len(todo)-1]
-			todo = todo[:len(todo)-1]
-			if at < 0 || len(seen) > 100 {
-				return false
-			}
-			if seen[at] {
-				continue
-			}
-			seen[at] = true
-			switch in := c.code[at]; in.op {
-			case opMatch:
-				ends = true
-			case opSplit:
-				todo = append(todo, in.a, in.b)
-			case opSet:
-				meets = meets || own.meets(&c.masks[in.mask])
-			default:
-				return false
-			}
-		}
-		if meets && !ends {
-			return false
-		}
-	}
-	return true
 }
 
 func (c *compiler) look(n *node, next int32) int32 {
