@@ -51,7 +51,7 @@ func NewTrie(entries []Entry) (*Trie, error) {
 	t.cells[0] = cell{owner: 1, value: -1}
 	type work struct{ state, lo, hi, depth int32 }
 	todo := []work{{0, 0, int32(len(kept)), 0}}
-	first := 1 // the first cell that may be free
+	f := free{first: 256} // a base is at least 1
 	labels := make([]byte, 0, 256)
 	starts := make([]int32, 0, 257)
 	for len(todo) > 0 {
@@ -69,8 +69,7 @@ func NewTrie(entries []Entry) (*Trie, error) {
 			continue
 		}
 		starts = append(starts, w.hi)
-		var base int
-		base, first = t.place(labels, first)
+		base := t.place(labels, &f)
 		t.cells[w.state].next = int32(base)
 		for i, c := range labels {
 			child := base + int(c)
@@ -82,38 +81,40 @@ func NewTrie(entries []Entry) (*Trie, error) {
 	return t, nil
 }
 
-// place returns a base at which the children's cells are free, and the first cell that may be free. It extends the
-// cells so that every byte has a cell at the base.
-func (t *Trie) place(labels []byte, first int) (base, free int) {
-	for first < len(t.cells) && t.cells[first].owner != 0 {
-		first++
+// place returns a base at which the children's cells are free. It extends the cells so that every byte has a cell at
+// the base. A single child takes the first free cell; for several, the search begins at f.wide, which moves on past
+// each 256 cells that do not fit, so that the time is linear.
+func (t *Trie) place(labels []byte, f *free) (base int) {
+	for f.first < len(t.cells) && t.cells[f.first].owner != 0 {
+		f.first++
 	}
-	tries := 0
-	for at := max(first, int(labels[0])+1); ; at++ {
-		base = at - int(labels[0])
-		if at < len(t.cells) && t.cells[at].owner != 0 {
-			continue
+	low := int(labels[0])
+	from := f.first
+	if len(labels) > 1 {
+		f.wide = max(f.wide, f.first)
+		from = f.wide
+	}
+	scanned := 0
+search:
+	for base = from - low; ; base++ {
+		if scanned++; scanned%256 == 0 && len(labels) > 1 {
+			f.wide = max(f.wide, base+low)
 		}
-		fits := true
-		for _, c := range labels[1:] {
+		for _, c := range labels {
 			if i := base + int(c); i < len(t.cells) && t.cells[i].owner != 0 {
-				fits = false
-				break
+				continue search
 			}
 		}
-		if fits {
-			break
-		}
-		if tries++; tries > 64 && len(t.cells)-first > 1024 { // the cells here are nearly all taken
-			first += 256
-			tries = 0
-		}
+		break
 	}
 	if need := base + 256; need > len(t.cells) {
 		t.cells = append(t.cells, make([]cell, need-len(t.cells))...)
 	}
-	return base, first
+	return base
 }
+
+// free is where cells may be free: the first one, and the first that may suit several children.
+type free struct{ first, wide int }
 
 // Step returns the child of a state for a byte, or -1.
 func (t *Trie) Step(state int32, c byte) int32 {
