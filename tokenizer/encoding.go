@@ -80,6 +80,9 @@ func trimmed(text string, at Span, t trim, first, prefix bool) Span {
 func (t *Tokenizer) run(s *scratch, e *encoded, text string, whole bool) error {
 	e.reset()
 	e.text = text
+	if t.sentence != nil {
+		return t.runSentence(s, e, text, whole)
+	}
 	if err := t.prepare(s, text); err != nil {
 		return err
 	}

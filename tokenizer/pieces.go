@@ -1,6 +1,10 @@
 package tokenizer
 
-import "unicode/utf8"
+import (
+	"unicode/utf8"
+
+	"github.com/weirml/weir/internal/text/sentencepiece"
+)
 
 // piece is a range of the text that becomes tokens by itself: a word, or an added token.
 type piece struct {
@@ -33,6 +37,9 @@ type scratch struct {
 	first   encoded
 	second  encoded
 	cuts    [2][]window
+
+	sentence  []sentencepiece.Token
+	sentences sentencepiece.Scratch
 }
 
 // split replaces the pieces that are not tokens by those that f adds to next.

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/text/sentencepiece"
 )
 
 // Tokenizer turns texts into ids, and ids into texts. It never changes; goroutines may share it.
@@ -17,6 +18,7 @@ type Tokenizer struct {
 	normalizer normalizer
 	pre        preTokenizer
 	model      model
+	sentence   *sentencepiece.Encoder // instead of all steps; nil: there is none
 	vocabulary *vocabulary
 	decoder    decoder
 	plans      [2][2]plan     // of one text and two, without special tokens and with them
@@ -37,11 +39,22 @@ type Tokenizer struct {
 	pool sync.Pool // of *scratch
 }
 
-// Load reads a tokenizer.json, or the one in a folder. The error is an ErrUnsupported if the file has a part that this
-// package lacks, and an ErrInput if the file is malformed; it names the file and the path of the value in it.
+// files are the names under which folders have tokenizers. The first that exists is read.
+var files = []string{"tokenizer.json", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model"}
+
+// Load reads a tokenizer.json or a model of SentencePiece, or the one in a folder. The error is an ErrUnsupported if
+// the file has a part that this package lacks, and an ErrInput if the file is malformed; it names the file and the path
+// of the value in it.
 func Load(name string) (*Tokenizer, error) {
 	if info, err := os.Stat(name); err == nil && info.IsDir() {
-		name = filepath.Join(name, "tokenizer.json")
+		folder := name
+		name = filepath.Join(folder, files[0])
+		for _, file := range files {
+			if _, err := os.Stat(filepath.Join(folder, file)); err == nil {
+				name = filepath.Join(folder, file)
+				break
+			}
+		}
 	}
 	data, err := os.ReadFile(name)
 	return loaded(data, name, err)
@@ -50,7 +63,14 @@ func Load(name string) (*Tokenizer, error) {
 // LoadFS reads as Load does, from a file system.
 func LoadFS(fsys fs.FS, name string) (*Tokenizer, error) {
 	if info, err := fs.Stat(fsys, name); err == nil && info.IsDir() {
-		name = path.Join(name, "tokenizer.json")
+		folder := name
+		name = path.Join(folder, files[0])
+		for _, file := range files {
+			if _, err := fs.Stat(fsys, path.Join(folder, file)); err == nil {
+				name = path.Join(folder, file)
+				break
+			}
+		}
 	}
 	data, err := fs.ReadFile(fsys, name)
 	return loaded(data, name, err)
@@ -69,18 +89,25 @@ func loaded(data []byte, name string, err error) (*Tokenizer, error) {
 	return t, err
 }
 
-// LoadBytes reads the content of a tokenizer.json. It keeps no reference to data.
+// LoadBytes reads the content of a tokenizer.json, or of a model of SentencePiece. It keeps no reference to data.
 func LoadBytes(data []byte) (*Tokenizer, error) {
-	o, err := parse(data)
-	if err != nil {
-		return nil, err
-	}
-	t, err := read(o)
+	t, err := readBytes(data)
 	if err != nil {
 		return nil, err
 	}
 	t.pool.New = func() any { return new(scratch) }
 	return t, nil
+}
+
+func readBytes(data []byte) (*Tokenizer, error) {
+	if !isJSON(data) {
+		return readSentencePiece(data)
+	}
+	o, err := parse(data)
+	if err != nil {
+		return nil, err
+	}
+	return read(o)
 }
 
 // kept is the most bytes of scratch that a call leaves for the next one.
@@ -201,6 +228,9 @@ func (t *Tokenizer) Decode(ids []int32) string { return t.decode(ids, true) }
 func (t *Tokenizer) DecodeSpecial(ids []int32) string { return t.decode(ids, false) }
 
 func (t *Tokenizer) decode(ids []int32, skip bool) string {
+	if t.sentence != nil {
+		return t.decodeSentence(ids)
+	}
 	tokens := make([]string, 0, len(ids))
 	for _, id := range ids {
 		token, ok := t.Token(id)

@@ -1,0 +1,65 @@
+package tokenizer
+
+import (
+	"bytes"
+
+	"github.com/weirml/weir/internal/text/sentencepiece"
+)
+
+// isJSON reports whether a file's content is an object of JSON, and not a model of SentencePiece.
+func isJSON(data []byte) bool {
+	data = bytes.TrimLeft(bytes.TrimPrefix(data, []byte("\xEF\xBB\xBF")), " \t\r\n")
+	return len(data) == 0 || data[0] == '{'
+}
+
+// readSentencePiece makes a tokenizer of a model of SentencePiece.
+func readSentencePiece(data []byte) (*Tokenizer, error) {
+	f, err := sentencepiece.Parse(bytes.Clone(data))
+	if err != nil {
+		return nil, err
+	}
+	t := &Tokenizer{}
+	if t.sentence, err = sentencepiece.NewEncoder(f); err != nil {
+		return nil, err
+	}
+	ids := make(map[string]int32, len(f.Pieces))
+	for i, p := range f.Pieces {
+		ids[p.Text] = int32(i)
+	}
+	t.vocabulary = newVocabulary(ids)
+	for i, p := range f.Pieces {
+		t.vocabulary.tokens[int32(i)] = p.Text
+	}
+	t.vocabulary.size = len(f.Pieces)
+	return t, t.readProcessor(value{})
+}
+
+// runSentence encodes a text into e by SentencePiece, which has no words.
+func (t *Tokenizer) runSentence(s *scratch, e *encoded, text string, whole bool) (err error) {
+	if s.sentence, err = t.sentence.Encode(s.sentence[:0], text, &s.sentences); err != nil {
+		return err
+	}
+	for _, k := range s.sentence {
+		e.ids = append(e.ids, k.ID)
+		if whole {
+			e.at = append(e.at, Span{int(k.Begin), int(k.End)})
+			e.words = append(e.words, -1)
+		}
+	}
+	return nil
+}
+
+// decodeSentence decodes ids by SentencePiece. Those that are not in the vocabulary are left out.
+func (t *Tokenizer) decodeSentence(ids []int32) string {
+	known := make([]int32, 0, len(ids))
+	for _, id := range ids {
+		if _, ok := t.vocabulary.tokens[id]; ok {
+			known = append(known, id)
+		}
+	}
+	text, err := t.sentence.Decode(known)
+	if err != nil {
+		return ""
+	}
+	return text
+}

@@ -1,0 +1,106 @@
+package tokenizer
+
+import (
+	"bufio"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestSentencePiece compares ids, offsets and decoded texts with SentencePiece's, which the room text/sentencepiece has
+// recorded.
+func TestSentencePiece(t *testing.T) {
+	const folder = "../internal/text/sentencepiece/testdata"
+	file, err := os.Open(filepath.Join(folder, "reference.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 1<<28)
+	read := map[string]*Tokenizer{}
+	count := 0
+	for lines.Scan() {
+		var name, text, decoded, other string
+		var pieces [][4]any
+		var some []int32
+		if err := json.Unmarshal(lines.Bytes(), &[]any{&name, &text, &pieces, &decoded, &some, &other}); err != nil {
+			t.Fatal(err)
+		}
+		k := read[name]
+		if k == nil {
+			if k, err = Load(filepath.Join(folder, name)); err != nil {
+				t.Fatal(err)
+			}
+			read[name] = k
+		}
+		e, err := k.Encode(text, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ids []int32
+		var at []Span
+		for _, p := range pieces {
+			ids = append(ids, int32(p[0].(float64)))
+			at = append(at, Span{int(p[2].(float64)), int(p[3].(float64))})
+		}
+		if !slices.Equal(e.IDs, ids) || !slices.Equal(e.Offsets, at) {
+			t.Fatalf("%s: %q: %v %v, not %v %v", name, text, e.IDs, e.Offsets, ids, at)
+		}
+		if got := k.Decode(e.IDs); got != decoded {
+			t.Fatalf("%s: %v decodes to %q, not %q", name, e.IDs, got, decoded)
+		}
+		if got := k.Decode(some); got != other {
+			t.Fatalf("%s: %v decodes to %q, not %q", name, some, got, other)
+		}
+		for _, id := range e.IDs[:min(len(e.IDs), 1)] {
+			if token, ok := k.Token(id); !ok || token == "" {
+				t.Errorf("%s: no token has the id %d", name, id)
+			}
+		}
+		count++
+	}
+	if count < 300 {
+		t.Errorf("only %d texts", count)
+	}
+}
+
+// TestSentencePieceFiles finds models in folders, truncates and pads, and refuses damaged files.
+func TestSentencePieceFiles(t *testing.T) {
+	data, err := os.ReadFile("../internal/text/sentencepiece/testdata/uni_id.model")
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	if err := os.WriteFile(filepath.Join(folder, "spiece.model"), data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, load := range []func() (*Tokenizer, error){
+		func() (*Tokenizer, error) { return Load(folder) },
+		func() (*Tokenizer, error) { return LoadFS(os.DirFS(folder), ".") },
+		func() (*Tokenizer, error) { return LoadBytes(data) },
+	} {
+		k, err := load()
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := k.EncodePair("a b c d e f", "g", Options{Truncation: &Truncation{Max: 4}, Padding: &Padding{Length: 6}})
+		if err != nil || len(e.IDs) != 6 || e.Mask[3] != 1 || e.Mask[4] != 0 {
+			t.Errorf("%v %v", e, err)
+		}
+		text := strings.Repeat("the text ", 50)
+		var ids []int32
+		if ids, err = k.AppendIDs(ids, text, Options{}); err != nil {
+			t.Fatal(err)
+		}
+		if n := testing.AllocsPerRun(20, func() { ids, _ = k.AppendIDs(ids[:0], text, Options{}) }); n >= 1 {
+			t.Errorf("AppendIDs allocates %v times a call", n)
+		}
+	}
+	if _, err := LoadBytes(data[:len(data)/2]); err == nil {
+		t.Error("half a file is read")
+	}
+}
