@@ -48,6 +48,7 @@ func (c *Catalogue) open(ctx context.Context, f *found, n int64) (v *Version, er
 		}
 	}
 	v.join(s)
+	v.calls = v.Program.Stats().Calls // which takes long: it lists the program's memory
 	v.queue.start(f.name, s.queue, v.atOnce)
 	v.Loaded, v.Took = time.Now(), time.Since(began)
 	return v, c.warm(ctx, v)
@@ -56,11 +57,10 @@ func (c *Catalogue) open(ctx context.Context, f *found, n int64) (v *Version, er
 // atOnce returns the most rows that are past the queue: one for each call or, if requests are joined, twice those that
 // fill all calls, so that the next runs can be filled too.
 func (v *Version) atOnce() int {
-	calls := v.Program.Stats().Calls
 	if v.Batcher == nil {
-		return calls
+		return v.calls
 	}
-	return 2 * v.Batcher.MostRows() * calls
+	return 2 * v.Batcher.MostRows() * v.calls
 }
 
 // Joins returns the rows that a request adds to joined runs; alone reports that it is not joined, and counts as one.

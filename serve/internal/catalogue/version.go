@@ -40,6 +40,7 @@ type Version struct {
 	account *account
 	joined  *ledger.Account
 	queue   queue
+	calls   int         // runs at a time
 	sizes   []weir.Size // by output
 	sized   []bool      // by output: whether sizes has it
 	hidden  []bool      // by output: whether it is a state that only those get who ask for it; nil: none is
