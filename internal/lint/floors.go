@@ -33,6 +33,9 @@ var rooms = []Room{
 	{Floor: 0, Name: "text/unigram", Purpose: "cuts texts into the pieces of greatest score", May: []string{"diag"}},
 	{Floor: 0, Name: "text/sentencepiece", Purpose: "SentencePiece's model files, and their encoder",
 		May: []string{"text/charsmap", "text/unigram", "diag"}},
+	{Floor: 0, Name: "text/gguf", Purpose: "the vocabularies of GGUF files",
+		May: []string{"text/sentencepiece", "diag"}},
+	{Floor: 0, Name: "text/tiktoken", Purpose: "the vocabularies of tiktoken", May: []string{"diag"}},
 
 	{Floor: 0, Name: "safetensors", Purpose: "the tables of safetensors files", May: []string{"dtype", "diag"}},
 	{Floor: 0, Name: "pprof", Purpose: "profiles that go tool pprof reads"},

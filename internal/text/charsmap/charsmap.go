@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/weirml/weir/internal/diag"
@@ -17,8 +18,11 @@ type Map struct {
 	replacements string   // each ends in a zero byte
 }
 
-// maxKey is the greatest length of what is replaced, in bytes.
-const maxKey = 1 << 10
+// The greatest lengths, in bytes, of what is replaced and of replacements.
+const (
+	maxKey         = 1 << 10
+	maxReplacement = 1 << 12
+)
 
 func fault(format string, args ...any) error {
 	return &diag.Error{Kind: diag.ErrInput, Op: "precompiled_charsmap", Detail: fmt.Sprintf(format, args...)}
@@ -55,8 +59,8 @@ func label(unit uint32) uint32 { return unit & (1<<31 | 0xff) }
 
 func leaf(unit uint32) bool { return unit>>8&1 != 0 }
 
-// check walks the trie and returns an error if a path leaves the array, ends at a value that is no replacement, or is
-// longer than maxKey, as it is if it leads to itself.
+// check walks the trie and returns an error if a path leaves the array, ends at a value that is no replacement or too
+// long a one, or is longer than maxKey, as it is if it leads to itself.
 func (m *Map) check() error {
 	const open, done = 1, 2
 	state := make([]uint8, (len(m.units)+255)/256*256) // by base: open on the path, done after it
@@ -102,6 +106,9 @@ func (m *Map) check() error {
 			if value > len(m.replacements) || value < len(m.replacements) && !utf8.RuneStart(m.replacements[value]) {
 				return fault("a value of the trie is the place of no replacement")
 			}
+			if with := m.replacements[value:]; len(with) > maxReplacement && strings.IndexByte(with[:maxReplacement], 0) < 0 {
+				return fault("a replacement has more than %d bytes", maxReplacement)
+			}
 		}
 	}
 	return nil
@@ -109,12 +116,7 @@ func (m *Map) check() error {
 
 // value returns the replacement at an index.
 func (m *Map) value(index uint32) string {
-	s := m.replacements[index&math.MaxInt32:]
-	for i := 0; i < len(s); i++ {
-		if s[i] == 0 {
-			return s[:i]
-		}
-	}
+	s, _, _ := strings.Cut(m.replacements[index&math.MaxInt32:], "\x00")
 	return s
 }
 

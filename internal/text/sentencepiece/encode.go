@@ -27,8 +27,11 @@ type Encoder struct {
 	bytes    [256]int32
 }
 
-// NewEncoder returns the encoder of a file.
+// NewEncoder returns the encoder of a file, which the caller does not change any more. Its error is an ErrInput.
 func NewEncoder(f *File) (*Encoder, error) {
+	if err := f.Check(); err != nil {
+		return nil, err
+	}
 	e := &Encoder{file: f, unknown: int32(f.UnknownID())}
 	var err error
 	for _, n := range []struct {
@@ -123,8 +126,15 @@ func (e *Encoder) prefix(m *charsmap.Map, rest string) (string, int) {
 	return rest[:n], n
 }
 
-// normalize writes text to s.
-func (e *Encoder) normalize(s *Scratch, text string, m *charsmap.Map, spec *Normalizer, suffix bool) {
+// The greatest length of a normalised text: for each byte of the text, or if that is more, altogether. A hostile file
+// replaces a character by thousands.
+const (
+	growthPerByte = 256
+	growthAlways  = 1 << 20
+)
+
+// normalize writes text to s. Its error is an ErrInput if the text grows beyond what is allowed.
+func (e *Encoder) normalize(s *Scratch, text string, m *charsmap.Map, spec *Normalizer, suffix bool) error {
 	s.Normalized, s.origins = s.Normalized[:0], s.origins[:0]
 	at := 0
 	if spec.RemoveExtraWhitespaces {
@@ -137,7 +147,7 @@ func (e *Encoder) normalize(s *Scratch, text string, m *charsmap.Map, spec *Norm
 		}
 	}
 	if at == len(text) {
-		return
+		return nil
 	}
 	symbol := " "
 	if spec.EscapeWhitespaces {
@@ -154,6 +164,9 @@ func (e *Encoder) normalize(s *Scratch, text string, m *charsmap.Map, spec *Norm
 	}
 	afterSpace := spec.RemoveExtraWhitespaces
 	for at < len(text) {
+		if int64(len(s.Normalized)) > max(growthAlways, min(int64(len(text))*growthPerByte, 1<<30)) {
+			return fault("a text of %d bytes becomes one of more than %d", len(text), len(s.Normalized))
+		}
 		with, n := e.prefix(m, text[at:])
 		if afterSpace {
 			with = strings.TrimLeft(with, " ")
@@ -183,21 +196,21 @@ func (e *Encoder) normalize(s *Scratch, text string, m *charsmap.Map, spec *Norm
 		add(symbol, at)
 	}
 	s.origins = append(s.origins, int32(at))
+	return nil
 }
 
 // Encode appends the pieces of text to tokens. Bytes that are not UTF-8 are U+FFFD. Its error is an ErrInput if the
-// text is too long.
+// text is too long, or its normalisation makes it much longer.
 func (e *Encoder) Encode(tokens []Token, text string, s *Scratch) ([]Token, error) {
 	if len(text) > 1<<28 {
 		return tokens, fault("a text of %d bytes is too long", len(text))
 	}
-	e.normalize(s, text, e.charsmap, &e.file.Normalizer, e.file.TreatWhitespaceAsSuffix)
-	if len(s.Normalized) == 0 {
-		return tokens, nil
+	err := e.normalize(s, text, e.charsmap, &e.file.Normalizer, e.file.TreatWhitespaceAsSuffix)
+	if err != nil || len(s.Normalized) == 0 {
+		return tokens, err
 	}
 	normalized := view(s.Normalized)
 	s.cut = s.cut[:0]
-	var err error
 	switch e.file.Algorithm {
 	case Unigram:
 		s.cut, err = e.unigram.Encode(s.cut, normalized, &s.lattice)
@@ -215,13 +228,14 @@ func (e *Encoder) Encode(tokens []Token, text string, s *Scratch) ([]Token, erro
 	if err != nil {
 		return tokens, err
 	}
+	first := len(tokens)
 	if e.unigram != nil {
 		for _, t := range s.cut {
 			tokens = append(tokens, Token{t.ID, s.origins[t.Begin], s.origins[t.End], t.Begin, t.End})
 		}
-		return e.bounds(tokens, s), nil
+		e.bounds(tokens[first:])
+		return tokens, nil
 	}
-	first := len(tokens)
 	for _, t := range s.cut {
 		id := e.Find(normalized[t.Begin:t.End])
 		last := len(tokens) - 1
@@ -236,20 +250,21 @@ func (e *Encoder) Encode(tokens []Token, text string, s *Scratch) ([]Token, erro
 			tokens = append(tokens, Token{id, s.origins[t.Begin], s.origins[t.End], t.Begin, t.End})
 		}
 	}
-	return e.bounds(tokens, s), nil
+	e.bounds(tokens[first:])
+	return tokens, nil
 }
 
 // bounds gives the bytes of a character the bounds that SentencePiece reports: the last has the character's.
-func (e *Encoder) bounds(tokens []Token, _ *Scratch) []Token {
-	if e.file.ByteFallback {
-		for i := range tokens[:max(len(tokens)-1, 0)] {
-			t, next := &tokens[i], &tokens[i+1]
-			if t.From == next.From && t.To == next.To {
-				t.End = t.Begin
-			}
+func (e *Encoder) bounds(tokens []Token) {
+	if !e.file.ByteFallback {
+		return
+	}
+	for i := 0; i+1 < len(tokens); i++ {
+		t, next := &tokens[i], &tokens[i+1]
+		if t.From == next.From && t.To == next.To {
+			t.End = t.Begin
 		}
 	}
-	return tokens
 }
 
 // symbol returns the length of the user-defined symbol, or else the character, at the beginning of rest.
@@ -362,6 +377,6 @@ func (e *Encoder) Decode(ids []int32) (string, error) {
 		return out.String(), nil
 	}
 	var s Scratch
-	e.normalize(&s, out.String(), e.denormal, &e.file.Denormalizer, false)
-	return string(s.Normalized), nil
+	err := e.normalize(&s, out.String(), e.denormal, &e.file.Denormalizer, false)
+	return string(s.Normalized), err
 }

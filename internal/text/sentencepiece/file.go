@@ -159,7 +159,7 @@ func Parse(data []byte) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return f, f.check()
+	return f, f.Check()
 }
 
 func (f *File) piece(data []byte) error {
@@ -246,8 +246,8 @@ func (f *File) UnknownID() int {
 	return -1
 }
 
-// check refuses vocabularies that SentencePiece refuses.
-func (f *File) check() error {
+// Check returns an ErrInput if the vocabulary is one that SentencePiece refuses.
+func (f *File) Check() error {
 	texts := [2]map[string]bool{{}, {}} // in texts, and reserved
 	unknown, bytes := 0, map[int]bool{}
 	for i, p := range f.Pieces {

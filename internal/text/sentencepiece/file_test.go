@@ -1,6 +1,7 @@
 package sentencepiece
 
 import (
+	"encoding/binary"
 	"errors"
 	"math/rand"
 	"os"
@@ -82,6 +83,38 @@ func TestMutants(t *testing.T) {
 		if refused == 0 || refused == rounds {
 			t.Errorf("%s: %d of %d mutants are refused", name, refused, rounds)
 		}
+	}
+}
+
+// TestGrowth checks that a charsmap whose replacements make a text much longer is an error, and does not take memory.
+func TestGrowth(t *testing.T) {
+	e := load(t, "uni_tsv.model")
+	file := *e.file
+	// A trie of one key, the byte "a", whose replacement has 4,000 bytes.
+	units := make([]uint32, 512)
+	units[0] = 1 << 10                          // the root's children are at 1^byte
+	units[1^'a'] = 'a' | 1<<8 | (1^'a'^256)<<10 // leads to 256, which has the value
+	units[256] = 1 << 31                        // value 0
+	data := binary.LittleEndian.AppendUint32(nil, uint32(len(units)*4))
+	for _, u := range units {
+		data = binary.LittleEndian.AppendUint32(data, u)
+	}
+	file.Normalizer.Charsmap = append(data, strings.Repeat("b", 4000)+"\x00"...)
+	grown, err := NewEncoder(&file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s Scratch
+	if _, err := grown.Encode(nil, "aaa", &s); err != nil || len(s.Normalized) != 12000 {
+		t.Errorf("%d bytes, %v", len(s.Normalized), err)
+	}
+	_, err = grown.Encode(nil, strings.Repeat("a", 10000), &s)
+	if !errors.Is(err, diag.ErrInput) || !strings.Contains(err.Error(), "becomes one of more than") {
+		t.Error(err)
+	}
+	file.Normalizer.Charsmap = append(data, strings.Repeat("b", 5000)+"\x00"...)
+	if _, err := NewEncoder(&file); err == nil || !strings.Contains(err.Error(), "a replacement has more than") {
+		t.Error(err)
 	}
 }
 
