@@ -155,10 +155,11 @@ func (t *Tokenizer) prepare(s *scratch, text string) error {
 	if t.normal != nil {
 		s.split(func(s *scratch, p piece) { t.cutAdded(s, p, t.normal) })
 	}
+	s.err = nil
 	if t.pre != nil {
 		t.pre.split(s)
 	}
-	return nil
+	return s.err
 }
 
 // normalizePieces normalises the pieces that are not tokens.

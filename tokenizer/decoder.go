@@ -199,7 +199,7 @@ func (d replaceDecoder) decode(tokens []string) []string {
 		if token == "" {
 			continue
 		}
-		w := walk{pattern: d.pattern, text: token, last: -1}
+		w := d.pattern.walk(token)
 		begin, end, ok := w.next()
 		if !ok {
 			continue

@@ -134,6 +134,7 @@ func (t *Tokenizer) encodeTexts(s *scratch, texts []string, o *Options, whole bo
 		if len(text) > math.MaxInt32/16 {
 			return nil, cuts, input("a text has 128 MiB or more")
 		}
+		s.longest = max(s.longest, len(text))
 		if err := t.run(s, outs[i], text, whole); err != nil {
 			return nil, cuts, err
 		}

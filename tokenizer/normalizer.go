@@ -1,9 +1,6 @@
 package tokenizer
 
-import (
-	"strings"
-	"unicode/utf8"
-)
+import "unicode/utf8"
 
 // normalizer is a step that changes a text before it is split.
 type normalizer interface {
@@ -251,10 +248,13 @@ type replace struct {
 }
 
 func (n replace) normalize(t *aligned, _ *scratch) error {
-	w := walk{pattern: n.pattern, text: t.s, last: -1}
-	begin, end, ok := w.next()
-	if !ok || t.s == "" {
+	if t.s == "" {
 		return nil
+	}
+	w := n.pattern.walk(t.s)
+	begin, end, ok := w.next()
+	if !ok {
+		return w.err()
 	}
 	t.start()
 	done := 0
@@ -269,7 +269,7 @@ func (n replace) normalize(t *aligned, _ *scratch) error {
 	}
 	t.copy(done, len(t.s))
 	t.commit()
-	return nil
+	return w.err()
 }
 
 // byteCharacters maps bytes to the printable characters that stand for them in the vocabularies of byte-level models.
@@ -307,47 +307,4 @@ func (byteLevel) normalize(t *aligned, _ *scratch) error {
 	}
 	t.commit()
 	return nil
-}
-
-// finder finds the matches of a pattern: the first one at or after from.
-type finder interface {
-	Next(text string, from int) (begin, end int, ok bool)
-}
-
-// literal finds a text. The empty one is found everywhere.
-type literal string
-
-func (l literal) Next(text string, from int) (begin, end int, ok bool) {
-	i := strings.Index(text[from:], string(l))
-	if i < 0 {
-		return 0, 0, false
-	}
-	return from + i, from + i + len(l), true
-}
-
-// walk goes through the matches of a pattern in a text, as the reference's engine does: an empty match directly after
-// a match is none.
-type walk struct {
-	pattern finder
-	text    string
-	from    int
-	last    int // the end of the last match; -1: there is none
-}
-
-func (w *walk) next() (begin, end int, ok bool) {
-	for w.from <= len(w.text) {
-		begin, end, ok = w.pattern.Next(w.text, w.from)
-		if !ok {
-			w.from = len(w.text) + 1
-			return 0, 0, false
-		}
-		if begin == end && end == w.last {
-			_, n := utf8.DecodeRuneInString(w.text[w.from:])
-			w.from += max(n, 1)
-			continue
-		}
-		w.from, w.last = end, end
-		return begin, end, true
-	}
-	return 0, 0, false
 }

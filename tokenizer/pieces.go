@@ -37,6 +37,8 @@ type scratch struct {
 	first   encoded
 	second  encoded
 	cuts    [2][]window
+	err     error // of a step that cuts
+	longest int   // the bytes of the longest text that was encoded
 
 	sentence  []sentencepiece.Token
 	sentences sentencepiece.Scratch
@@ -126,10 +128,10 @@ func (s *scratch) cut(base int, how behavior) {
 }
 
 // find fills matches with those of a pattern in a text, and with what is between them.
-func (s *scratch) find(text string, pattern finder, invert bool) {
+func (s *scratch) find(text string, pattern *finder, invert bool) {
 	s.matches = s.matches[:0]
 	done := 0
-	w := walk{pattern: pattern, text: text, last: -1}
+	w := pattern.walk(text)
 	for {
 		begin, end, ok := w.next()
 		if !ok {
@@ -143,6 +145,14 @@ func (s *scratch) find(text string, pattern finder, invert bool) {
 	}
 	if done != len(text) {
 		s.matches = append(s.matches, match{done, len(text), invert})
+	}
+	s.fail(w.err())
+}
+
+// fail keeps the first error of a step that cuts.
+func (s *scratch) fail(err error) {
+	if s.err == nil {
+		s.err = err
 	}
 }
 

@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -108,7 +109,7 @@ func (c splitPattern) split(s *scratch) {
 	if c.how == isolated {
 		s.split(func(s *scratch, p piece) {
 			text, done, base := s.text.s[p.begin:p.end], 0, int(p.begin)
-			w := walk{pattern: c.pattern, text: text, last: -1}
+			w := c.pattern.walk(text)
 			for {
 				begin, end, ok := w.next()
 				if !ok {
@@ -119,12 +120,53 @@ func (c splitPattern) split(s *scratch) {
 				done = end
 			}
 			s.add(base+done, base+len(text))
+			s.fail(w.err())
 		})
 		return
 	}
 	s.split(func(s *scratch, p piece) {
-		s.find(s.text.s[p.begin:p.end], c.pattern, c.invert)
+		s.find(s.text.s[p.begin:p.end], &c.pattern, c.invert)
 		s.cut(int(p.begin), c.how)
+	})
+}
+
+// unicodeScripts cuts where the script changes. Characters of no script belong to those before them; at the beginning
+// of a piece they go.
+type unicodeScripts struct{}
+
+// scriptOf returns the number of a character's script; 0 is none.
+func scriptOf(r rune) int32 {
+	i, ok := slices.BinarySearchFunc(scriptRanges, r, func(s [3]int32, r rune) int {
+		switch {
+		case r < s[0]:
+			return 1
+		case r > s[1]:
+			return -1
+		}
+		return 0
+	})
+	if !ok {
+		return 0
+	}
+	return scriptRanges[i][2]
+}
+
+func (unicodeScripts) split(s *scratch) {
+	s.split(func(s *scratch, p piece) {
+		begin, last := -1, int32(0)
+		for i, r := range s.text.s[p.begin:p.end] {
+			script := scriptOf(r)
+			if script == 0 || script == last {
+				continue
+			}
+			if begin >= 0 {
+				s.add(int(p.begin)+begin, int(p.begin)+i)
+			}
+			begin, last = i, script
+		}
+		if begin >= 0 {
+			s.add(int(p.begin)+begin, int(p.end))
+		}
 	})
 }
 
@@ -199,7 +241,8 @@ const gpt2 = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?
 // byteSplit cuts into words as GPT-2 does, and replaces their bytes by characters.
 type byteSplit struct {
 	prefix bool
-	words  finder // nil: pieces are not cut
+	cut    bool   // pieces are cut into words
+	words  finder // if cut is set
 	raw    bool   // the model reads bytes: they are not replaced
 }
 
@@ -212,7 +255,7 @@ func (b byteSplit) split(s *scratch) {
 			t.copy(int(p.begin), int(p.end))
 		})
 	}
-	if b.words != nil {
+	if b.cut {
 		splitPattern{pattern: b.words, how: isolated}.split(s)
 	}
 	if b.raw {

@@ -132,28 +132,29 @@ func readSequence(o object, member string, depth int) ([]value, error) {
 func readPattern(v value) (finder, error) {
 	o, err := v.object()
 	if err != nil {
-		return nil, err
+		return finder{}, err
 	}
 	if len(o.members) == 1 {
 		if _, ok := o.members["String"]; ok {
 			text, err := o.text("String")
-			return literal(text), err
+			return finder{text: text}, err
 		}
 		if _, ok := o.members["Regex"]; ok {
 			source, err := o.text("Regex")
 			if err != nil {
-				return nil, err
+				return finder{}, err
 			}
 			return compile(source, o.path)
 		}
 	}
-	return nil, v.fault("expected a String or a Regex")
+	return finder{}, v.fault("expected a String or a Regex")
 }
 
 // preTokenizers has a reader for each type of pre-tokenizer, sequences apart.
 var preTokenizers = map[string]func(o object) (preTokenizer, error){
 	"BertPreTokenizer": func(object) (preTokenizer, error) { return bertSplit{}, nil },
 	"Whitespace":       func(object) (preTokenizer, error) { return whitespace{}, nil },
+	"UnicodeScripts":   func(object) (preTokenizer, error) { return unicodeScripts{}, nil },
 	"WhitespaceSplit": func(object) (preTokenizer, error) {
 		return characters{class: classSpace, how: removed}, nil
 	},
@@ -198,7 +199,7 @@ var preTokenizers = map[string]func(o object) (preTokenizer, error){
 			return byteSplit{prefix: f[0]}, err
 		}
 		words, err := gpt2Words()
-		return byteSplit{prefix: f[0], words: words}, err
+		return byteSplit{prefix: f[0], cut: true, words: words}, err
 	},
 	"Split": func(o object) (preTokenizer, error) {
 		pattern, err := readPattern(o.get("pattern"))

@@ -110,15 +110,16 @@ func readBytes(data []byte) (*Tokenizer, error) {
 	return read(o)
 }
 
-// kept is the most bytes of scratch that a call leaves for the next one.
-const kept = 1 << 22
+// kept is the most bytes of a text whose scratch is kept for the next call.
+const kept = 1 << 20
 
 func (t *Tokenizer) take() *scratch { return t.pool.Get().(*scratch) }
 
+// give ends a call's use of scratch. That of a long text goes: it may be sixty times as large as the text.
 func (t *Tokenizer) give(s *scratch) {
 	s.first.text, s.second.text = "", ""
 	s.text.s, s.part.s, s.text.align, s.part.align = "", "", nil, nil
-	if cap(s.text.bytes[0])+cap(s.text.bytes[1])+cap(s.first.ids)+cap(s.second.ids) < kept {
+	if s.longest <= kept {
 		t.pool.Put(s)
 	}
 }
@@ -168,8 +169,8 @@ func (t *Tokenizer) EncodeBatch(texts []string, o Options) ([]Encoding, error) {
 	return es, padAll(es, t.padding(&o))
 }
 
-// AppendIDs appends the ids of a text to dst, without padding. It allocates nothing once it has seen texts as long and
-// dst has room.
+// AppendIDs appends the ids of a text to dst, without padding. It allocates nothing once it has seen texts as long, if
+// dst has room and the text at most 1 MiB.
 func (t *Tokenizer) AppendIDs(dst []int32, text string, o Options) ([]int32, error) {
 	s := t.take()
 	defer t.give(s)

@@ -196,6 +196,64 @@ func TestBatch(t *testing.T) {
 	}
 }
 
+// TestFileOptions reads truncation and padding from the file: they do what the same options do, unless options replace
+// them.
+func TestFileOptions(t *testing.T) {
+	data := string(family(t, "bert_uncased"))
+	data = strings.Replace(data, `"truncation":null`, `"truncation":{"direction":"Left","max_length":9,`+
+		`"strategy":"LongestFirst","stride":2}`, 1)
+	data = strings.Replace(data, `"padding":null`, `"padding":{"strategy":{"Fixed":12},"direction":"Left",`+
+		`"pad_to_multiple_of":8,"pad_id":5,"pad_type_id":1,"pad_token":"[PAD]"}`, 1)
+	k, err := LoadBytes([]byte(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain := loadFamily(t, "bert_uncased")
+	o := Options{Overflow: true, Truncation: &Truncation{Max: 9, Stride: 2, Side: Left},
+		Padding: &Padding{Length: 12, Multiple: 8, ID: 5, Type: 1, Side: Left}}
+	off := Options{Truncation: &Truncation{Off: true}, Padding: &Padding{Off: true}}
+	const text = "a text that is longer than nine tokens, and has more"
+	for _, c := range []struct {
+		got, want *Tokenizer
+		a, b      Options
+	}{{k, plain, Options{Overflow: true}, o}, {k, plain, off, Options{}}} {
+		got, err := c.got.Encode(text, c.a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := c.want.Encode(text, c.b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, b := answerOf(got), answerOf(want)
+		b.Known = true
+		if d := differ(a, b); d != "" {
+			t.Errorf("%v: %s differ: %v and %v", c.a, d, got, want)
+		}
+	}
+	if e, err := k.Encode(text, Options{}); err != nil || len(e.IDs) != 16 || len(e.Overflow) != 0 {
+		t.Errorf("%v %v", e, err)
+	}
+}
+
+// TestSteps takes a pattern whose search takes too many steps: that is an error, and not other ids.
+func TestSteps(t *testing.T) {
+	k, err := LoadBytes([]byte(`{"pre_tokenizer":{"type":"Split","pattern":{"Regex":"(?=(?:a|aa)*b)a"},` +
+		`"behavior":"Isolated","invert":false},"model":{"type":"WordLevel","unk_token":"u","vocab":{"u":0}}}`))
+	if errors.Is(err, diag.ErrUnsupported) {
+		t.Skip("the pattern is refused:", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e, err := k.Encode("aab", Options{}); err != nil || len(e.IDs) != 3 {
+		t.Errorf("%v %v", e, err)
+	}
+	if _, err := k.Encode(strings.Repeat("a", 60), Options{}); !errors.Is(err, diag.ErrInput) {
+		t.Errorf("an exponential search gives %v", err)
+	}
+}
+
 // TestRefused loads files with one thing wrong: the error is typed, and names the file and the place.
 func TestRefused(t *testing.T) {
 	const model = `"model":{"type":"WordLevel","unk_token":"u","vocab":{"u":0}}`

@@ -203,6 +203,7 @@ def unigram_bytes():
 
 
 FAMILIES = {
+    "words_scripts": lambda: words(P.Sequence([P.UnicodeScripts(), P.Punctuation()])),
     "t5": t5,
     "xlm_r": xlm_r,
     "unigram_bytes": unigram_bytes,

@@ -1,0 +1,56 @@
+"""Times the package tokenizer beside PyPI's tokenizers, on one thread: python bench/tokenizers.py [TOKENIZER.JSON...]
+
+It runs in a Python with tokenizers 0.23.3 and prints nanoseconds for a sentence and for 200 of them, of ids alone and of whole
+encodings. Without files it takes those of the tests.
+"""
+
+import gzip
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+os.environ["RAYON_NUM_THREADS"] = "1"
+
+from tokenizers import Tokenizer  # noqa: E402
+
+SENTENCE = "The quick brown fox jumps over the lazy dog; 1,234 people didn't see it happen in the café. "
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+FAMILIES = ROOT / "tokenizer/testdata/families"
+CALLS = {"AppendIDs": "encode_batch_fast", "Encode": "encode_batch"}
+
+
+def reference(name):
+    """Nanoseconds of a text, by its length and our call; the number of tokens."""
+    text = pathlib.Path(name).read_text() if "/" in name else gzip.decompress((FAMILIES / f"{name}.json.gz").read_bytes()).decode()
+    tokenizer = Tokenizer.from_str(text)
+    out = {}
+    for length, text in (("short", SENTENCE), ("long", SENTENCE * 200)):
+        batch = [text] * (200 if length == "short" else 3)
+        for ours, theirs in CALLS.items():
+            best = float("inf")
+            for _ in range(10):
+                start = time.perf_counter()
+                getattr(tokenizer, theirs)(batch)
+                best = min(best, time.perf_counter() - start)
+            out[length, ours] = best / len(batch) * 1e9
+    return out
+
+
+def ours(name):
+    out = subprocess.run(["go", "test", "-run", "XXX", "-bench", "Encode", "-benchtime", "300ms", "./tokenizer"], cwd=ROOT, check=True,
+                         capture_output=True, text=True, env={**os.environ, "GOMAXPROCS": "1", "WEIR_FAMILY": name}).stdout
+    return {(length, call): (float(ns), int(allocations)) for length, call, ns, allocations in
+            re.findall(r"/(short|long)/(AppendIDs|Encode)\S*\s+\d+\s+([\d.]+) ns/op.*?(\d+) allocs/op", out)}
+
+
+if __name__ == "__main__":
+    print("| tokenizer | text | call | Weir, µs | tokenizers, µs | times as fast | allocations |\n|---|---|---|---|---|---|---|")
+    for name in sys.argv[1:] or ["bert_uncased", "roberta", "llama3", "t5"]:
+        theirs = reference(name)
+        for (length, call), (ns, allocations) in ours(name).items():
+            other = theirs[length, call]
+            print(f"| {pathlib.Path(name).parent.name or name} | {length} | {call} | {ns / 1e3:.1f} | {other / 1e3:.1f} | {other / ns:.1f} | {allocations} |")
