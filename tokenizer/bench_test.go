@@ -7,7 +7,7 @@ import (
 )
 
 // BenchmarkEncode times Encode and AppendIDs on a short text and a long one. WEIR_FAMILY names other tokenizers.
-// bench/tokenizers.py times the reference too.
+// bench/text.py times the reference too.
 func BenchmarkEncode(b *testing.B) {
 	names := []string{"bert_uncased", "llama3"}
 	if only := os.Getenv("WEIR_FAMILY"); only != "" {
