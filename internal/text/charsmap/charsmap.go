@@ -137,6 +137,19 @@ func (m *Map) Shortest(s string) (replacement string, ok bool) {
 	return "", false
 }
 
+// Begins reports whether a key begins with s, which has no zero bytes.
+func (m *Map) Begins(s string) bool {
+	at := offset(m.units[0])
+	for i := 0; i < len(s); i++ {
+		at ^= uint32(s[i])
+		if label(m.units[at]) != uint32(s[i]) {
+			return false
+		}
+		at ^= offset(m.units[at])
+	}
+	return true
+}
+
 // Longest returns the replacement of the longest key with which s begins, and the key's length in bytes; 0 if there is
 // none. It considers the 32 shortest keys, as SentencePiece does.
 func (m *Map) Longest(s string) (replacement string, length int) {

@@ -25,6 +25,23 @@ type Encoder struct {
 	pieces   *unigram.Trie // the others
 	unknown  int32
 	bytes    [256]int32
+	plain    [utf8.RuneSelf]bool // bytes that stay as they are before another one of ASCII
+}
+
+// findPlain sets plain: no key and no user-defined symbol is such a byte, or begins with it and a byte of ASCII.
+func (e *Encoder) findPlain() {
+	for c := byte(1); c < utf8.RuneSelf; c++ {
+		one := string([]byte{c})
+		e.plain[c] = c != ' ' && (e.always == nil || e.always.Step(0, c) < 0)
+		if e.charsmap == nil || !e.plain[c] || !e.charsmap.Begins(one) {
+			continue
+		}
+		_, n := e.charsmap.Longest(one)
+		e.plain[c] = n == 0
+		for d := byte(1); d < utf8.RuneSelf; d++ {
+			e.plain[c] = e.plain[c] && !e.charsmap.Begins(one+string([]byte{d}))
+		}
+	}
 }
 
 // NewEncoder returns the encoder of a file, which the caller does not change any more. Its error is an ErrInput.
@@ -76,6 +93,7 @@ func NewEncoder(f *File) (*Encoder, error) {
 	if e.pieces, err = unigram.NewTrie(pieces); err != nil {
 		return nil, err
 	}
+	e.findPlain()
 	switch f.Algorithm {
 	case Unigram:
 		e.unigram, err = unigram.New(list, unigram.Options{Unknown: int(e.unknown), ByteFallback: f.ByteFallback,
@@ -166,6 +184,17 @@ func (e *Encoder) normalize(s *Scratch, text string, m *charsmap.Map, spec *Norm
 	for at < len(text) {
 		if int64(len(s.Normalized)) > max(growthAlways, min(int64(len(text))*growthPerByte, 1<<30)) {
 			return fault("a text of %d bytes becomes one of more than %d", len(text), len(s.Normalized))
+		}
+		begin := at
+		for m == e.charsmap && at < len(text) && text[at] < utf8.RuneSelf && e.plain[text[at]] &&
+			(at+1 == len(text) || text[at+1] < utf8.RuneSelf) {
+			s.origins = append(s.origins, int32(at))
+			at++
+		}
+		if at > begin {
+			s.Normalized = append(s.Normalized, text[begin:at]...)
+			afterSpace = false
+			continue
 		}
 		with, n := e.prefix(m, text[at:])
 		if afterSpace {

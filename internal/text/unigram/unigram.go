@@ -37,7 +37,7 @@ type Model struct {
 	options Options
 	bytes   [256]int32 // the ids of the pieces of bytes, or -1
 	unknown float64    // the score of an unknown character
-	highest float64
+	highest float64    // of all scores and 0, from which the reference's least float differs too little to matter
 }
 
 // unknownPenalty is what an unknown character scores less than the lowest piece.
@@ -79,9 +79,7 @@ func New(pieces []Piece, o Options) (*Model, error) {
 		if first || p.Score < lowest {
 			lowest = p.Score
 		}
-		if first || p.Score > m.highest {
-			m.highest = p.Score
-		}
+		m.highest = max(m.highest, p.Score)
 		first = false
 	}
 	m.unknown = lowest - unknownPenalty
@@ -240,7 +238,7 @@ func (m *Model) forward(text string, l *Lattice) error {
 
 // bonus returns the score of a user-defined symbol of a length in bytes.
 func (m *Model) bonus(length int) float64 {
-	return float64(float32(float64(float32(length)*float32(m.highest)) - 0.1))
+	return float64(float32(length) * float32(m.highest))
 }
 
 // Find returns the id of a piece that texts may contain, or -1.
