@@ -103,7 +103,8 @@ var heldElsewhere = map[string]map[string]string{
 		"docs/torch.md":    "python/tests_torch",
 		"docs/serving.md":  "serve/clients/run.py",
 	},
-	"json": {"docs/serving.md": "serve's TestTooLarge"},
+	"json":     {"docs/serving.md": "serve's TestTooLarge"},
+	"protobuf": {"docs/serving.md": "serve's TestSequenceRows"},
 }
 
 // TestScreens runs the commands of every screen in the documents, and compares their output with the screen.

@@ -17,7 +17,7 @@ import (
 
 // The limits of an installation, in bytes.
 const (
-	maxModuleZip = 14 << 19
+	maxModuleZip = 16 << 19
 	maxCommand   = 25 << 20
 )
 
