@@ -398,7 +398,12 @@ func TestMany(t *testing.T) {
 
 // TestClosedWhileJoined: callers may close their tensors at any time after Run.
 func TestClosedWhileJoined(t *testing.T) {
-	b := start(t, compile(t, table, weir.Options{}), batch.Options{Wait: 100 * time.Microsecond})
+	for _, o := range []batch.Options{{Wait: 100 * time.Microsecond}, {Measured: true}} {
+		closedWhileJoined(t, start(t, compile(t, table, weir.Options{}), o))
+	}
+}
+
+func closedWhileJoined(t *testing.T, b *batch.Batcher) {
 	var all sync.WaitGroup
 	for g := range 6 {
 		all.Go(func() {

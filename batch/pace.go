@@ -25,15 +25,6 @@ const (
 	again    = 256  // runs after which all sizes are measured again
 )
 
-// rowBytes returns the bytes of one row of a request's inputs.
-func (r *request) rowBytes() int {
-	bytes := 0
-	for _, x := range r.in {
-		bytes += x.Len() * x.DType().Size()
-	}
-	return bytes / max(1, r.rows)
-}
-
 // MostRows returns the most rows that a run has at present: Options.Rows or, with Options.Measured, what pays by the
 // times of earlier runs or is about to be measured. More waiting requests than fill the program's calls with such runs
 // only wait in the batcher instead of elsewhere.
@@ -56,7 +47,7 @@ func (b *Batcher) mostRows(first *request) int {
 		return b.rows
 	}
 	least := bits.Len(uint(first.rows - 1))
-	class := &b.paces[bits.Len(uint(first.rowBytes()))]
+	class := &b.paces[bits.Len(uint(first.rowBytes))]
 	best, sizes := least, &class.sizes
 	for at := least; at < len(sizes) && 1<<at < 2*b.rows; at++ {
 		p := &sizes[at]
@@ -80,7 +71,7 @@ func (b *Batcher) measured(list []*request, took time.Duration) {
 	if b.paces == nil || !list[0].full {
 		return
 	}
-	rows, row := 0, list[0].rowBytes()
+	rows, row := 0, list[0].rowBytes
 	for _, r := range list {
 		rows += r.rows
 	}

@@ -4,18 +4,11 @@ import (
 	"fmt"
 	"testing"
 	"time"
-
-	"github.com/weirml/weir"
 )
 
 // TestPaces: runs have as many rows as pay by their times, of requests of any number of rows, and follow the times when
 // these change.
 func TestPaces(t *testing.T) {
-	x, err := weir.New(weir.F32, 1, 100)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer x.Close()
 	for _, row := range []struct {
 		fixed, each float64 // microseconds of a run, and of a row
 		want        int
@@ -25,7 +18,7 @@ func TestPaces(t *testing.T) {
 		for _, each := range []int{1, 3} {
 			t.Run(fmt.Sprintf("%v+%v×%d", row.fixed, row.each, each), func(t *testing.T) {
 				b := &Batcher{rows: 24, paces: &paces{}}
-				r := &request{in: []*weir.Tensor{x}, rows: each, full: true}
+				r := &request{rowBytes: 400, rows: each, full: true}
 				run := func(fixed, each float64) (rows int) {
 					for range again - 1 {
 						rows = r.rows

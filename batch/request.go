@@ -16,13 +16,15 @@ import (
 
 // request is a caller's rows, from Run to its end.
 type request struct {
-	ctx    context.Context
-	in     []*weir.Tensor // by input of the program
-	rows   int
-	dims   weir.Dims
-	others string // the values of the other dimensions: only requests with equal values are joined
-	since  time.Time
-	full   bool // of a run's first request: all calls were in use when the run began
+	ctx  context.Context
+	in   []*weir.Tensor // by input of the program
+	rows int
+	// rowBytes are the bytes of one row of all inputs, counted at once: a caller may close its tensors at any time.
+	rowBytes int
+	dims     weir.Dims
+	others   string // the values of the other dimensions: only requests with equal values are joined
+	since    time.Time
+	full     bool // of a run's first request: all calls were in use when the run began
 
 	use     func(weir.Outputs) error // gets the results once; nil: they are copied for the caller
 	lent    bool                     // use has had them: the request was run alone
@@ -70,6 +72,9 @@ func (b *Batcher) newRequest(ctx context.Context, in weir.Inputs, use func(weir.
 		return nil, err
 	}
 	r.dims = dims
+	for _, x := range r.in {
+		r.rowBytes += x.Len() / max(1, r.rows) * x.DType().Size()
+	}
 	names := make([]string, 0, len(dims))
 	for name, v := range dims {
 		if name != b.shape.dim {
