@@ -232,7 +232,7 @@ func collectSequences(to chan<- prometheus.Metric, v *catalogue.Version) {
 
 // certificateOf returns the formula of the bytes that a version takes with all its calls.
 func certificateOf(v *catalogue.Version) string {
-	return v.Program.Memory().Formula(v.Program.Stats().Calls).String()
+	return v.Program.Memory().Formula(v.Calls).String()
 }
 
 // collectLedger sends the values of the ledger. Accounts of one kind and name, which a version and its successor have

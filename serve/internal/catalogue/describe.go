@@ -49,7 +49,7 @@ func (v *Version) Completed() *oip.ModelConfig {
 	}
 	if len(c.InstanceGroup) == 0 {
 		c.InstanceGroup = []*oip.ModelInstanceGroup{{Name: v.Model, Kind: oip.ModelInstanceGroup_KIND_CPU,
-			Count: int32(v.Program.Stats().Calls)}}
+			Count: int32(v.Calls)}}
 	}
 	if v.Batcher != nil && c.GetDynamicBatching() == nil {
 		c.SchedulingChoice = &oip.ModelConfig_DynamicBatching{DynamicBatching: &oip.ModelDynamicBatching{}}

@@ -35,6 +35,7 @@ func (c *Catalogue) open(ctx context.Context, f *found, n int64) (v *Version, er
 		return v, err
 	}
 	v.Inputs, v.Outputs = v.Program.Inputs(), v.Program.Outputs()
+	v.Calls = v.Program.Stats().Calls // which takes long: it lists the program's memory
 	if err := v.check(f.config); err != nil {
 		return v, err
 	}
@@ -48,7 +49,6 @@ func (c *Catalogue) open(ctx context.Context, f *found, n int64) (v *Version, er
 		}
 	}
 	v.join(s)
-	v.calls = v.Program.Stats().Calls // which takes long: it lists the program's memory
 	v.queue.start(f.name, s.queue, v.atOnce)
 	v.Loaded, v.Took = time.Now(), time.Since(began)
 	return v, c.warm(ctx, v)
@@ -58,9 +58,9 @@ func (c *Catalogue) open(ctx context.Context, f *found, n int64) (v *Version, er
 // fill all calls, so that the next runs can be filled too.
 func (v *Version) atOnce() int {
 	if v.Batcher == nil {
-		return v.calls
+		return v.Calls
 	}
-	return 2 * v.Batcher.MostRows() * v.calls
+	return 2 * v.Batcher.MostRows() * v.Calls
 }
 
 // Joins returns the rows that a request adds to joined runs; alone reports that it is not joined, and counts as one.

@@ -29,6 +29,7 @@ type Version struct {
 	Rows            string // the name of the dimension along which requests are joined
 	MostRows        int    // of a request that is joined
 	Inputs, Outputs []weir.Info
+	Calls           int        // runs at a time
 	Sequences       *Sequences // nil: the model has none
 	Stats           Stats
 	Loaded          time.Time
