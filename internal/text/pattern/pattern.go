@@ -178,18 +178,11 @@ func (p *Pattern) Bytes() int64 {
 	return n
 }
 
-// Next returns the bounds, in bytes, of the first match that begins at from or after it: text[begin:end]. It may be
-// empty. Text before from is visible to lookbehind. A search beyond the bound of its steps finds nothing; Matches
-// tells it apart.
-func (p *Pattern) Next(text string, from int) (begin, end int, ok bool) {
-	steps := budget(text)
-	begin, end, _ = p.find(text, from, &steps)
-	return begin, end, begin >= 0
-}
-
+// budget returns the steps that the searches in a text may take.
 func budget(text string) int { return min(len(text), 1<<24)*stepsPerByte + stepsAtLeast }
 
-// find is Next with the steps that are left, which it reduces; begin is -1 if there is no match.
+// find returns the bounds, in bytes, of the first match that begins at from or after it: text[begin:end], which may be
+// empty; begin is -1 if there is none. Text before from is visible to lookbehind. steps are those that are left.
 func (p *Pattern) find(text string, from int, steps *int) (begin, end int, err error) {
 	if from > len(text) {
 		return -1, -1, nil
