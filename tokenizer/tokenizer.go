@@ -202,7 +202,7 @@ func (t *Tokenizer) ID(token string) (int32, bool) {
 	return id, ok
 }
 
-// Token returns the token of an id, as the decoder sees it.
+// Token returns the token of an id, as the decoder sees it: an added token as the normaliser leaves it.
 func (t *Tokenizer) Token(id int32) (string, bool) {
 	if at, ok := t.byID[id]; ok {
 		return t.added[at].normal, true

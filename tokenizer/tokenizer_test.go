@@ -149,6 +149,40 @@ func TestStream(t *testing.T) {
 	}
 }
 
+// TestVocabulary: a tokenizer has as many tokens as it says, each id's token has that id, and no other token has one.
+// An added token that the normaliser changes is found by its own text, and given as the normaliser leaves it, as in the
+// reference.
+func TestVocabulary(t *testing.T) {
+	files, err := filepath.Glob("testdata/families/*.json.gz")
+	if err != nil || len(files) < 20 {
+		t.Fatalf("%d families, %v", len(files), err)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".json.gz")
+		k := loadFamily(t, name)
+		found := 0
+		for id := range int32(4 * k.Size()) {
+			token, ok := k.Token(id)
+			if !ok {
+				continue
+			}
+			found++
+			if at, added := k.byID[id]; added {
+				token = k.added[at].content
+			}
+			if back, ok := k.ID(token); !ok || back != id {
+				t.Errorf("%s: token %q of id %d has the id %d, %v", name, token, id, back, ok)
+			}
+		}
+		if found != k.Size() || found == 0 {
+			t.Errorf("%s: %d ids have tokens, and the size is %d", name, found, k.Size())
+		}
+		if id, ok := k.ID("no token \x00"); ok {
+			t.Errorf("%s: a token that is not there has the id %d", name, id)
+		}
+	}
+}
+
 // TestGoroutines encodes on several goroutines with one tokenizer.
 func TestGoroutines(t *testing.T) {
 	k := loadFamily(t, "llama3")

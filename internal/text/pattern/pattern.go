@@ -168,16 +168,6 @@ func (p *Pattern) String() string { return p.source }
 // Linear reports whether a match reads each character once, without backtracking.
 func (p *Pattern) Linear() bool { return p.table != nil }
 
-// Bytes returns the memory that p occupies, in bytes.
-func (p *Pattern) Bytes() int64 {
-	n := int64(len(p.source)) + int64(len(p.code))*24 + int64(len(p.masks))*32 + int64(len(p.alphabet.pages))*2 +
-		int64(len(p.alphabet.table))*256 + 1024
-	if p.table != nil {
-		n += int64(len(p.table.ascii)+len(p.table.next)) * 2
-	}
-	return n
-}
-
 // budget returns the steps that the searches in a text may take.
 func budget(text string) int { return min(len(text), 1<<24)*stepsPerByte + stepsAtLeast }
 

@@ -50,9 +50,6 @@ func (m *mask) or(o *mask) {
 		m[i] |= o[i]
 	}
 }
-func (m *mask) meets(o *mask) bool {
-	return m[0]&o[0]|m[1]&o[1]|m[2]&o[2]|m[3]&o[3] != 0
-}
 
 // alphabet tells classes of characters apart: two characters of a class are in the same sets of the pattern.
 type alphabet struct {
