@@ -14,6 +14,7 @@ import (
 
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/serve/internal/catalogue"
+	"github.com/weirml/weir/serve/internal/conns"
 	"github.com/weirml/weir/serve/internal/ledger"
 	"github.com/weirml/weir/serve/internal/oip"
 )
@@ -35,7 +36,7 @@ type exchange struct {
 
 // exchangeOf returns the exchange for a request that HTTP carries.
 func (s *Server) exchangeOf(r *http.Request) *exchange {
-	return &exchange{server: s, from: clientOf(r), owner: s.ownerOf(r.Header.Get("Authorization"), r.TLS),
+	return &exchange{server: s, from: conns.Client(r.RemoteAddr), owner: s.ownerOf(r.Header.Get("Authorization"), r.TLS),
 		carrier: propagation.HeaderCarrier(r.Header)}
 }
 

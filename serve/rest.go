@@ -8,9 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"net"
 	"net/http"
-	"net/netip"
 	"strconv"
 	"strings"
 	"time"
@@ -90,7 +88,7 @@ func (s *Server) routes(manage bool) http.Handler {
 		defer conns.Enter(r.Context())()
 		open := openToAll(r.URL.Path)
 		if !open || strings.HasSuffix(r.URL.Path, "/Watch") { // health is answered at once, however many others ask
-			from := clientOf(r)
+			from := conns.Client(r.RemoteAddr)
 			if held, ok := s.asking.take(now, from, 0, 1); !ok {
 				s.refuse(w, r, &crowded{held})
 				return
@@ -171,20 +169,6 @@ func (s *Server) inferREST(w http.ResponseWriter, r *http.Request) {
 	if err := x.writeREST(w, r, response); err != nil {
 		s.log.Debug("response not written", "client", x.from, "error", err)
 	}
-}
-
-// clientOf returns the name of a client, for fairness: its address of IPv4, or its network of IPv6.
-func clientOf(r *http.Request) string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		return r.RemoteAddr
-	}
-	if a, err := netip.ParseAddr(host); err == nil && a.Is6() && !a.Is4In6() {
-		if p, err := a.Prefix(64); err == nil {
-			return p.String()
-		}
-	}
-	return host
 }
 
 // readREST reads a request's body into the ledger's memory, and answers it.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/serve/internal/catalogue"
+	"github.com/weirml/weir/serve/internal/conns"
 	"github.com/weirml/weir/serve/internal/oip"
 )
 
@@ -183,7 +184,7 @@ func (a *service) ModelInfer(ctx context.Context, r *oip.ModelInferRequest) (*oi
 	x := &exchange{server: a.server, from: "grpc", carrier: headers(ctx)}
 	defer x.close()
 	if p, ok := peer.FromContext(ctx); ok {
-		x.from = p.Addr.String()
+		x.from = conns.Client(p.Addr.String())
 	}
 	x.owner = a.server.ownerOf(authorization(ctx), nil)
 	message, err := x.body(ctx, int64(proto.Size(r)))

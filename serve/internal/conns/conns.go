@@ -34,7 +34,7 @@ type listener struct {
 type conn struct {
 	net.Conn
 	of   *Bound
-	from netip.Prefix // the client: an address of IPv4, or a network of IPv6
+	from string       // the client
 	asks atomic.Int64 // requests in progress
 	// The other fields are under the bound's lock.
 	waits bool // the server waits for the client
@@ -59,7 +59,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	b := l.of
-	c := &conn{Conn: accepted, of: b, from: clientOf(accepted.RemoteAddr()), waits: true, since: time.Now()}
+	c := &conn{Conn: accepted, of: b, from: Client(accepted.RemoteAddr().String()), waits: true, since: time.Now()}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for len(b.open) >= b.most && !l.closed {
@@ -88,8 +88,8 @@ func (l *listener) Accept() (net.Conn, error) {
 // victim returns the connection that goes for a new one of a client: of the clients with no fewer connections than this
 // one, that with most loses the one that has kept the server waiting for the longest time. If none has such a
 // connection, over says whether the new client has more than its share beside others. It is called under the lock.
-func (b *Bound) victim(from netip.Prefix) (v *conn, over bool) {
-	all := map[netip.Prefix]int{}
+func (b *Bound) victim(from string) (v *conn, over bool) {
+	all := map[string]int{}
 	for c := range b.open {
 		all[c.from]++
 	}
@@ -109,18 +109,19 @@ const slow = time.Second
 // mayGo reports whether a connection may be closed for another, under the lock.
 func (c *conn) mayGo() bool { return c.waits && (!c.busy || time.Since(c.since) > slow) }
 
-// clientOf returns the client at an address.
-func clientOf(a net.Addr) netip.Prefix {
-	at, err := netip.ParseAddrPort(a.String())
+// Client returns the name of the client at an address, host:port: an address of IPv4, or a network of 64 bits of IPv6,
+// of which one machine has all addresses. Connections of a client share what is divided among clients.
+func Client(address string) string {
+	at, err := netip.ParseAddrPort(address)
 	if err != nil {
-		return netip.Prefix{}
+		return address
 	}
-	bits := 32
-	if !at.Addr().Unmap().Is4() {
-		bits = 64
+	host := at.Addr().Unmap().WithZone("")
+	if host.Is4() {
+		return host.String()
 	}
-	p, _ := at.Addr().Unmap().Prefix(bits)
-	return p
+	network, _ := host.Prefix(64)
+	return network.String()
 }
 
 // Close stops Accept.
@@ -218,8 +219,8 @@ func (b *Bound) Guard(ctx context.Context, most int, report func(client string, 
 func (b *Bound) shed(least int) (client string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	load := map[netip.Prefix]int64{}
-	var worst netip.Prefix
+	load := map[string]int64{}
+	worst := ""
 	for c := range b.open {
 		if load[c.from] += 1 + c.asks.Load(); load[c.from] > load[worst] {
 			worst = c.from
@@ -235,7 +236,7 @@ func (b *Bound) shed(least int) (client string) {
 		}
 	}
 	b.change.Broadcast()
-	return worst.String()
+	return worst
 }
 
 // Transfer tells that a request's body is read, or its answer written, until the returned function is called. Its
