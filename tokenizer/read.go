@@ -410,6 +410,7 @@ func (m *bpe) readMerges(v value) error {
 	var pairs [][2]string
 	lists, err := decode[[][]string](v, "a list of pairs of tokens")
 	if err != nil {
+		lists = nil // it has an entry for each line
 		lines, err := decode[[]string](v, "a list of pairs of tokens")
 		if err != nil {
 			return err

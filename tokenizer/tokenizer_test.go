@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -398,5 +399,44 @@ func TestMutants(t *testing.T) {
 			}
 			t.Logf("%d of %d mutants loaded", loaded, n)
 		})
+	}
+}
+
+// TestMergesAsText loads files whose merges are strings, as older versions of the reference write them.
+func TestMergesAsText(t *testing.T) {
+	for _, name := range []string{"gpt2", "llama3", "gemma"} {
+		var file, model map[string]json.RawMessage
+		var pairs [][2]string
+		if err := json.Unmarshal(family(t, name), &file); err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(file["model"], &model); err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(model["merges"], &pairs); err != nil {
+			t.Fatal(err)
+		}
+		lines := []string{"#version: 0.2"}
+		for _, p := range pairs {
+			lines = append(lines, p[0]+" "+p[1])
+		}
+		model["merges"], _ = json.Marshal(lines)
+		file["model"], _ = json.Marshal(model)
+		data, err := json.Marshal(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k, err := LoadBytes(data)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		want := loadFamily(t, name)
+		for _, q := range questions(want, 200) {
+			a, err := k.AppendIDs(nil, q.A, Options{})
+			b, failed := want.AppendIDs(nil, q.A, Options{})
+			if err != nil || failed != nil || !slices.Equal(a, b) {
+				t.Fatalf("%s: %q: %v %v, not %v %v", name, q.A, a, err, b, failed)
+			}
+		}
 	}
 }
