@@ -198,14 +198,35 @@ func invalid(s string) int {
 	return used
 }
 
+// firstLength returns the number of bytes of the first character of a text that is not empty, or of what stands for one
+// U+FFFD.
+func firstLength(s string) int {
+	r, n := utf8.DecodeRuneInString(s)
+	if r == utf8.RuneError && n == 1 {
+		return invalid(s)
+	}
+	return n
+}
+
+// lastLength returns the same for the last character before a place that is not 0, at which no character is cut.
+func lastLength(s string, end int) int {
+	r, n := utf8.DecodeLastRuneInString(s[:end])
+	if r == utf8.RuneError && n == 1 {
+		for k := 2; k <= min(3, end); k++ {
+			if s[end-k] >= 0xC2 && firstLength(s[end-k:]) == k {
+				return k
+			}
+		}
+	}
+	return n
+}
+
 // repair replaces what is not UTF-8 by U+FFFD.
 func (t *aligned) repair() {
 	t.start()
 	for i := 0; i < len(t.s); {
-		r, n := utf8.DecodeRuneInString(t.s[i:])
-		if r == utf8.RuneError && n == 1 {
-			n = invalid(t.s[i:])
-		}
+		r, _ := utf8.DecodeRuneInString(t.s[i:])
+		n := firstLength(t.s[i:])
 		before := len(t.out)
 		t.out = utf8.AppendRune(t.out, r)
 		for ; before < len(t.out); before++ {

@@ -84,12 +84,9 @@ func lossy(b []byte) string {
 	s := view(b)
 	var out strings.Builder
 	for i := 0; i < len(s); {
-		r, n := utf8.DecodeRuneInString(s[i:])
-		if r == utf8.RuneError && n == 1 {
-			n = invalid(s[i:])
-		}
+		r, _ := utf8.DecodeRuneInString(s[i:])
 		out.WriteRune(r)
-		i += n
+		i += firstLength(s[i:])
 	}
 	return out.String()
 }

@@ -61,16 +61,14 @@ func trimmed(text string, at Span, t trim, first, prefix bool) Span {
 		leading = 0 // the space is not of the text
 	}
 	for ; leading > 0 && at.Begin < at.End; leading-- {
-		_, n := utf8.DecodeRuneInString(text[at.Begin:])
-		at.Begin = min(at.Begin+n, at.End)
+		at.Begin = min(at.Begin+firstLength(text[at.Begin:]), at.End)
 	}
 	end := at.End
 	for range t.trailing {
 		if end == 0 {
 			return at
 		}
-		_, n := utf8.DecodeLastRuneInString(text[:end])
-		end -= n
+		end -= lastLength(text, end)
 	}
 	at.End = max(end, at.Begin)
 	return at

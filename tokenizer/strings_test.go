@@ -47,7 +47,11 @@ func randomText(r *rand.Rand, words []string) string {
 		}
 		return b.String()
 	}
-	for range 1 + r.IntN(12) {
+	parts := 1 + r.IntN(12)
+	if r.IntN(500) == 0 {
+		parts *= 100
+	}
+	for range parts {
 		switch r.IntN(8) {
 		case 0:
 			b.WriteString(fragments[r.IntN(len(fragments))])
@@ -95,6 +99,48 @@ type question struct {
 	Cut     map[string]any `json:"cut,omitempty"`
 	Pad     map[string]any `json:"pad,omitempty"`
 	options Options
+	raw     string // if it is not empty: a text that is not UTF-8, which A is the repaired form of
+}
+
+// text returns the first text.
+func (q *question) text() string {
+	if q.raw != "" {
+		return q.raw
+	}
+	return q.A
+}
+
+// damage replaces a few bytes of the first text.
+func (q *question) damage(r *rand.Rand) {
+	b := []byte(q.A)
+	for range 1 + r.IntN(4) {
+		if len(b) > 0 {
+			b[r.IntN(len(b))] = byte(r.Uint32())
+		}
+	}
+	if !utf8.Valid(b) {
+		q.raw, q.A = string(b), lossy(b)
+	}
+}
+
+// repaired returns the place in A of each place in the first text between characters; others have -1.
+func (q *question) repaired() []int {
+	if q.raw == "" {
+		return nil
+	}
+	at := make([]int, len(q.raw)+1)
+	for i := range at {
+		at[i] = -1
+	}
+	to := 0
+	for i := 0; i < len(q.raw); {
+		at[i] = to
+		r, _ := utf8.DecodeRuneInString(q.raw[i:])
+		i += firstLength(q.raw[i:])
+		to += utf8.RuneLen(r)
+	}
+	at[len(q.raw)] = to
+	return at
 }
 
 // randomQuestion returns a text, or two, and options. Most have none.
@@ -105,6 +151,9 @@ func randomQuestion(r *rand.Rand, i int, words []string) question {
 	kind := i % 10
 	if kind == 6 {
 		q.Special, q.options.NoSpecial = false, true
+	}
+	if i%20 == 2 || i%20 == 18 {
+		q.damage(r)
 	}
 	if kind == 7 || kind == 9 {
 		b := randomText(r, words)

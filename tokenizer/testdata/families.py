@@ -86,6 +86,16 @@ def llama3():
     return byte_level(pre, special=("<|begin_of_text|>", "<|eot_id|>"), post=post, ignore_merges=True)
 
 
+def deberta():
+    """The first version's."""
+    def post(t):
+        cls, sep = t.token_to_id("[CLS]"), t.token_to_id("[SEP]")
+        return processors.TemplateProcessing(single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", cls), ("[SEP]", sep)])
+    t = byte_level(P.ByteLevel(add_prefix_space=False), special=("[CLS]", "[PAD]", "[SEP]", "[UNK]"), post=post)
+    t.add_special_tokens([AddedToken("[MASK]", lstrip=True)])
+    return t
+
+
 def qwen():
     pre = P.Sequence([P.Split(Regex(GPT4.replace("{1,3}", "")), "isolated"), P.ByteLevel(add_prefix_space=False, use_regex=False)])
     return byte_level(pre, normalizer=N.NFC(), post=lambda t: processors.ByteLevel(trim_offsets=False))
@@ -193,6 +203,18 @@ def xlm_r():
     return t
 
 
+def deberta_v3():
+    """The second version's too."""
+    normal = N.Sequence([N.Strip(), charsmap(), N.Replace(Regex(" {2,}"), " ")])
+    t = unigram(normal, P.Sequence([P.Punctuation("isolated"), P.Metaspace(prepend_scheme="always")]), decoders.Metaspace(),
+                ("[PAD]", "[CLS]", "[SEP]", "<unk>"))
+    cls, sep = t.token_to_id("[CLS]"), t.token_to_id("[SEP]")
+    t.post_processor = processors.TemplateProcessing(single="[CLS]:0 $A:0 [SEP]:0", pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
+                                                     special_tokens=[("[CLS]", cls), ("[SEP]", sep)])
+    t.add_special_tokens(["[MASK]"])
+    return t
+
+
 def unigram_bytes():
     special = ["<pad>", "<eos>", "<unk>"] + [f"<0x{b:02X}>" for b in range(256)]
     t = unigram(N.Replace(" ", "▁"), P.Metaspace(prepend_scheme="first", split=False),
@@ -221,6 +243,8 @@ FAMILIES = {
     "words_metaspace": lambda: words(P.Metaspace(prepend_scheme="first"), N.Strip(right=False)),
     "gpt2": lambda: byte_level(P.ByteLevel(add_prefix_space=True), post=lambda t: processors.ByteLevel(trim_offsets=True)),
     "roberta": roberta,
+    "deberta": deberta,
+    "deberta_v3": deberta_v3,
     "llama3": llama3,
     "qwen": qwen,
     "smollm": smollm,
