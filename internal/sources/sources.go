@@ -137,7 +137,7 @@ func open(ctx context.Context, block *mem.Block, asONNX func() (*onnx.Model, err
 		return nil, err
 	}
 	if known {
-		if t, ok := m.(*textModel); ok && t.file == nil {
+		if t, ok := m.(*textModel); ok && t.held == nil {
 			block.Close() // the model has copies of what it needs
 		}
 		return m, nil

@@ -21,12 +21,38 @@ type textModel struct {
 	source string
 	parsed *ir.Module // as written; each compilation parses its own
 	from   string     // names the code that built the module, if any
-	file   *mem.Block // the file that has the constants; nil if there is none
-	claim  *mem.Claim // of a file: it has the constants that are copied; else nil
+	held   held       // the files that have the constants; nil if there are none
 	// constants has the contents of constants that source omits, by name.
 	constants map[string]*tensor.Tensor
 	// initial has the first values of states, by their inputs' names.
 	initial map[string]*tensor.Tensor
+}
+
+// held is files that a model's constants are views of.
+type held interface {
+	Blocks() []*mem.Block // mapped or read, and copies of constants
+	Close() error
+}
+
+// archive is a file, nil for memory, and the claim of its reading.
+type archive struct {
+	file  *mem.Block
+	claim *mem.Claim
+}
+
+func (a archive) Blocks() []*mem.Block {
+	if a.file == nil {
+		return a.claim.Blocks()
+	}
+	return append(a.claim.Blocks(), a.file)
+}
+
+func (a archive) Close() error {
+	err := a.claim.Close()
+	if a.file != nil {
+		err = errors.Join(err, a.file.Close())
+	}
+	return err
 }
 
 // built returns the model of a module that other code built.
@@ -57,7 +83,7 @@ func exported(ctx context.Context, data []byte, file *mem.Block) (t *textModel, 
 		return nil, err
 	}
 	if t, err = built(form, m); err == nil {
-		t.file, t.claim, t.initial = file, claim, initial
+		t.held, t.initial = archive{file, claim}, initial
 	}
 	return t, err
 }
@@ -135,26 +161,20 @@ func (t *textModel) constant(name string, _ dtype.DType, _ []int64, _ int64) (*t
 
 func (t *textModel) Metadata() map[string]string { return maps.Clone(t.parsed.Meta) }
 
-// Blocks returns the file of the constants, if there is one, and the copies of constants.
-func (t *textModel) Blocks() (list []*mem.Block) {
-	if t.claim != nil {
-		list = t.claim.Blocks()
+// Blocks returns the files that have the constants, and the copies of constants.
+func (t *textModel) Blocks() []*mem.Block {
+	if t.held == nil {
+		return nil
 	}
-	if t.file != nil {
-		list = append(list, t.file)
-	}
-	return list
+	return t.held.Blocks()
 }
 
-// Close releases the file of the constants, and the copies of constants.
-func (t *textModel) Close() (err error) {
-	if t.claim != nil {
-		err = t.claim.Close()
+// Close releases the files that have the constants, and the copies of constants.
+func (t *textModel) Close() error {
+	if t.held == nil {
+		return nil
 	}
-	if t.file != nil {
-		err = errors.Join(err, t.file.Close())
-	}
-	return err
+	return t.held.Close()
 }
 
 func (t *textModel) First(input string, to *tensor.Tensor) error {

@@ -1,0 +1,65 @@
+package transformers
+
+import (
+	"math"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// mostDistance is the largest distance for which a table of buckets is made.
+const mostDistance = 1 << 16
+
+// bucket returns the row of a table of biases for a key at a distance after the query: near distances have rows of
+// their own, farther ones share them by their logarithm, and those from most on share the last (Raffel et al.,
+// Exploring the limits of transfer learning, 2020). With both, keys before and after the query have half of the rows
+// each; else keys after it share a row. Arithmetic is in f32, which decides at the bounds between rows.
+func bucket(distance, buckets, most int64, both bool) int64 {
+	first := int64(0)
+	if both {
+		if buckets /= 2; distance > 0 {
+			first = buckets
+		}
+		distance = max(distance, -distance)
+	} else {
+		distance = max(-distance, 0)
+	}
+	exact := buckets / 2
+	if distance < exact {
+		return first + distance
+	}
+	log := float32(math.Log(float64(float32(distance) / float32(exact))))
+	share := log / float32(math.Log(float64(most)/float64(exact))) * float32(buckets-exact)
+	return first + min(exact+int64(share), buckets-1)
+}
+
+// relativeBias returns the biases that attention adds to its scores, [1, heads, tokens, tokens], from a table of
+// [buckets, heads].
+func (g *graph) relativeBias(table *ir.Value, both bool, most int64) *ir.Value {
+	rows, _ := table.Type.Shape[0].Const()
+	if rows < 4 || most <= rows/2 || most > mostDistance {
+		g.Fail(diag.Inputf("%d buckets for distances up to %d", rows, most).AtFile(g.folder.name))
+	}
+	list := make([]int64, 2*most+1)
+	for i := range list {
+		list[i] = bucket(int64(i)-most, rows, most, both)
+	}
+	buckets := g.Constant(g.Name(g.Source+".buckets"), tensor.Of(list...))
+	byDistance := ops.Gather(g.Builder, table, buckets, 0) // [2·most+1, heads]
+	near := g.clampedDistances(most)
+	bias := ops.Gather(g.Builder, byDistance, near, 0) // [tokens, tokens, heads]
+	bias = ops.Transpose(g.Builder, bias, 2, 0, 1)
+	return ops.Reshape(g.Builder, bias, sym.Const(1), bias.Type.Shape[0], g.tokens(), g.tokens())
+}
+
+// clampedDistances returns key − query + most for each query and key, [tokens, tokens], with distances limited to most.
+func (g *graph) clampedDistances(most int64) *ir.Value {
+	at := ops.Counting(g.Builder, g.ids.Type.DType, g.tokens())
+	query := ops.Reshape(g.Builder, at, g.tokens(), sym.Const(1))
+	d := g.binary(ops.Sub, at, query)
+	d = g.binary(ops.Max, g.binary(ops.Min, d, g.number(d, float64(most))), g.number(d, float64(-most)))
+	return g.binary(ops.Add, d, g.number(d, float64(most)))
+}
