@@ -9,7 +9,7 @@ import (
 
 // read makes a tokenizer of a tokenizer.json's members.
 func read(o object) (*Tokenizer, error) {
-	t := &Tokenizer{}
+	t := newTokenizer()
 	if v := o.get("version"); !v.isNull() {
 		if version, err := o.text("version"); err != nil || version != "1.0" {
 			return nil, unsupported(v.path + ": expected the version 1.0")

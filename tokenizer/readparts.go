@@ -9,9 +9,6 @@ import (
 // readAdded reads the added tokens, and numbers them as the reference does: a token of the model keeps its id, others
 // follow the last one.
 func (t *Tokenizer) readAdded(v value) error {
-	t.special = map[string]bool{}
-	t.addedIDs = map[string]int32{}
-	t.byID = map[int32]int{}
 	if v.isNull() {
 		return nil
 	}
@@ -45,28 +42,43 @@ func (t *Tokenizer) readAdded(v value) error {
 			}
 			a.normal = strings.Clone(s.text.s)
 		}
-		t.addedIDs[a.content] = id
-		if a.special {
-			t.special[a.content] = true
-		}
 		if at, ok := t.byID[id]; ok {
 			t.added[at] = a
+			t.name(a)
 		} else {
-			t.byID[id] = len(t.added)
-			t.added = append(t.added, a)
+			t.add(a)
 		}
 	}
-	for _, m := range []struct {
-		matcher    **matcher
-		normalized bool
-	}{{&t.exact, false}, {&t.normal, true}} {
-		odd := -1
-		if *m.matcher, odd = newMatcher(t.added, m.normalized); odd >= 0 {
-			return v.fault(fmt.Sprintf("the token %s is empty or equal to another one after normalisation",
-				quote(t.added[odd].content)))
-		}
+	if odd := t.match(); odd >= 0 {
+		return v.fault(fmt.Sprintf("the token %s is empty or equal to another one after normalisation",
+			quote(t.added[odd].content)))
 	}
 	return nil
+}
+
+// add adds a token whose id is known.
+func (t *Tokenizer) add(a addedToken) {
+	t.name(a)
+	t.byID[a.id] = len(t.added)
+	t.added = append(t.added, a)
+}
+
+// name makes a token known by its content.
+func (t *Tokenizer) name(a addedToken) {
+	t.addedIDs[a.content] = a.id
+	if a.special {
+		t.special[a.content] = true
+	}
+}
+
+// match makes the matchers of the added tokens. It returns the index of one that is empty or equal to another one after
+// normalisation; otherwise it is negative.
+func (t *Tokenizer) match() (odd int) {
+	if t.exact, odd = newMatcher(t.added, false); odd >= 0 {
+		return odd
+	}
+	t.normal, odd = newMatcher(t.added, true)
+	return odd
 }
 
 func readAddedToken(v value) (a addedToken, err error) {

@@ -18,7 +18,7 @@ func readSentencePiece(data []byte) (*Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Tokenizer{}
+	t := newTokenizer()
 	if t.sentence, err = sentencepiece.NewEncoder(f); err != nil {
 		return nil, err
 	}

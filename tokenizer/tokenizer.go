@@ -39,12 +39,16 @@ type Tokenizer struct {
 	pool sync.Pool // of *scratch
 }
 
+func newTokenizer() *Tokenizer {
+	return &Tokenizer{addedIDs: map[string]int32{}, byID: map[int32]int{}, special: map[string]bool{}}
+}
+
 // files are the names under which folders have tokenizers. The first that exists is read.
 var files = []string{"tokenizer.json", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model"}
 
-// Load reads a tokenizer.json or a model of SentencePiece, or the one in a folder. The error is an ErrUnsupported if
-// the file has a part that this package lacks, and an ErrInput if the file is malformed; it names the file and the path
-// of the value in it.
+// Load reads a tokenizer.json, a model of SentencePiece or ranks of tiktoken, or the one in a folder. The error is an
+// ErrUnsupported if the file has a part that this package lacks, and an ErrInput if the file is malformed; it names the
+// file and the path of the value in it.
 func Load(name string) (*Tokenizer, error) {
 	if info, err := os.Stat(name); err == nil && info.IsDir() {
 		folder := name
@@ -80,7 +84,7 @@ func loaded(data []byte, name string, err error) (*Tokenizer, error) {
 	if err != nil {
 		return nil, &diag.Error{Kind: diag.ErrInput, File: name, Err: err}
 	}
-	t, err := LoadBytes(data)
+	t, err := ready(readBytes(data, name))
 	if d := (*diag.Error)(nil); errors.As(err, &d) {
 		named := *d
 		named.File = name
@@ -89,9 +93,11 @@ func loaded(data []byte, name string, err error) (*Tokenizer, error) {
 	return t, err
 }
 
-// LoadBytes reads the content of a tokenizer.json, or of a model of SentencePiece. It keeps no reference to data.
-func LoadBytes(data []byte) (*Tokenizer, error) {
-	t, err := readBytes(data)
+// LoadBytes reads what Load reads. It keeps no reference to data.
+func LoadBytes(data []byte) (*Tokenizer, error) { return ready(readBytes(data, "")) }
+
+// ready makes a tokenizer ready for calls.
+func ready(t *Tokenizer, err error) (*Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -99,15 +105,23 @@ func LoadBytes(data []byte) (*Tokenizer, error) {
 	return t, nil
 }
 
-func readBytes(data []byte) (*Tokenizer, error) {
-	if !isJSON(data) {
-		return readSentencePiece(data)
+// readBytes reads a file, whose name may be empty.
+func readBytes(data []byte, name string) (*Tokenizer, error) {
+	switch {
+	case isJSON(data):
+		o, err := parse(data)
+		if err != nil {
+			return nil, err
+		}
+		return read(o)
+	case isTiktoken(data):
+		e, err := tiktokenOf(name, data)
+		if err != nil {
+			return nil, err
+		}
+		return readTiktoken(data, e)
 	}
-	o, err := parse(data)
-	if err != nil {
-		return nil, err
-	}
-	return read(o)
+	return readSentencePiece(data)
 }
 
 // kept is the most bytes of a text whose scratch is kept for the next call.

@@ -11,10 +11,9 @@ import (
 
 // noSupport are the packages below internal/ that nothing imports and that do not support tests, and the reason.
 var noSupport = map[string]string{
-	"internal/lint":          "it has the rules of its own tests",
-	"internal/lint/leftout":  "a command of the Makefile",
-	"internal/text/gguf":     "for the package tokenizer",
-	"internal/text/tiktoken": "for the package tokenizer",
+	"internal/lint":         "it has the rules of its own tests",
+	"internal/lint/leftout": "a command of the Makefile",
+	"internal/text/gguf":    "for the package tokenizer",
 }
 
 // forTests reports whether a package says by its name that it only supports tests.

@@ -1,5 +1,6 @@
 """Trains the tokenizers of the tests with the reference, PyPI's tokenizers 0.23.3: python families.py FOLDER."""
 
+import base64
 import gzip
 import json
 import pathlib
@@ -253,8 +254,18 @@ FAMILIES = {
     "clip": clip,
 }
 
+def ranks():
+    """Ranks as tiktoken's files have them: 256 bytes and what joins them."""
+    t = byte_level(P.Sequence([P.Split(Regex(GPT4), "isolated"), P.ByteLevel(add_prefix_space=False, use_regex=False)]), special=())
+    byte = {c: b for b, c in zip(sorted(range(256), key=lambda b: (not (33 <= b <= 126 or 161 <= b <= 172 or 174 <= b <= 255), b)), [
+        chr(b) for b in range(256) if 33 <= b <= 126 or 161 <= b <= 172 or 174 <= b <= 255] + [chr(256 + i) for i in range(68)])}
+    tokens = sorted(t.get_vocab().items(), key=lambda item: item[1])
+    return "".join(f"{base64.b64encode(bytes(byte[c] for c in token)).decode()} {rank}\n" for token, rank in tokens)
+
+
 if __name__ == "__main__":
     folder = pathlib.Path(sys.argv[1])
+    (folder / "ranks.gz").write_bytes(gzip.compress(ranks().encode(), mtime=0))
     for name in sys.argv[2:] or FAMILIES:
         text = json.dumps(json.loads(FAMILIES[name]().to_str()), ensure_ascii=False, separators=(",", ":"))
         (folder / f"{name}.json.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
