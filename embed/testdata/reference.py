@@ -122,7 +122,7 @@ def old(*modes, size=32, normalize=False, lower=False, length=None, prompt=None)
 
 def bert():
     name = "bert"
-    model = hf.BertModel(hf.BertConfig(vocab_size=300, type_vocab_size=2, **SIZE))
+    model = hf.BertModel(hf.BertConfig(vocab_size=320, type_vocab_size=2, **SIZE))
     folder = store(name, randomise(model, 1), pieces(), [Pooling(32, "mean")], max_length=40)
     cases = [case(name)]
     cases += [case(name, m, pooling(m)) for m in MODES if m != "mean"]
@@ -157,7 +157,7 @@ def model_roberta():
 
 def model_xlm_roberta():
     name = "xlm_roberta"
-    model = hf.XLMRobertaModel(hf.XLMRobertaConfig(vocab_size=300, type_vocab_size=1, layer_norm_eps=1e-5, **OFFSET))
+    model = hf.XLMRobertaModel(hf.XLMRobertaConfig(vocab_size=320, type_vocab_size=1, layer_norm_eps=1e-5, **OFFSET))
     store(name, randomise(model, 3), xlm(), [Pooling(32, "cls"), Normalize()], max_length=50,
           prompts={"query": "query: ", "passage": "passage: the "}, default_prompt_name="query")
     without = {**pooling("mean", prompt=False)}
@@ -172,7 +172,7 @@ def model_xlm_roberta():
 
 def model_distilbert():
     name = "distilbert"
-    model = hf.DistilBertModel(hf.DistilBertConfig(vocab_size=300, dim=32, n_layers=2, n_heads=4, hidden_dim=48, max_position_embeddings=64))
+    model = hf.DistilBertModel(hf.DistilBertConfig(vocab_size=320, dim=32, n_layers=2, n_heads=4, hidden_dim=48, max_position_embeddings=64))
     dense = randomise(Dense(32, 20, activation_function=torch.nn.Tanh()), 5, torch.float32)
     second = randomise(Dense(20, 24, bias=False, activation_function=torch.nn.Identity()), 6, torch.float32)
     store(name, randomise(model, 4, torch.bfloat16), pieces(types=False), [Pooling(32, "mean"), dense, second, Normalize()], max_length=40)
@@ -186,7 +186,7 @@ def model_distilbert():
 
 def model_mpnet():
     name = "mpnet"
-    model = hf.MPNetModel(hf.MPNetConfig(vocab_size=300, relative_attention_num_buckets=32, layer_norm_eps=1e-5, **OFFSET))
+    model = hf.MPNetModel(hf.MPNetConfig(vocab_size=320, relative_attention_num_buckets=32, layer_norm_eps=1e-5, **OFFSET))
     store(name, randomise(model, 7), pieces(specials=("<pad>", "[UNK]", "<s>", "</s>", "<mask>"), types=False), [Pooling(32, "mean"), Normalize()], max_length=60)
     record(name, [case(name), case(name, "version 2, max", old("max", length=64))])
 
@@ -198,21 +198,21 @@ def albert_tokenizer():
 
 def model_albert():
     name = "albert"
-    model = hf.AlbertModel(hf.AlbertConfig(vocab_size=300, embedding_size=16, num_hidden_groups=1, inner_group_num=1, hidden_act="gelu_new", **{**SIZE, "num_hidden_layers": 3}))
+    model = hf.AlbertModel(hf.AlbertConfig(vocab_size=320, embedding_size=16, num_hidden_groups=1, inner_group_num=1, hidden_act="gelu_new", **{**SIZE, "num_hidden_layers": 3}))
     store(name, randomise(model, 8), albert_tokenizer(), [Pooling(32, "mean")], max_length=50)
     record(name, [case(name), case(name, "five layers", config(name, num_hidden_layers=5)), case(name, "gelu", config(name, hidden_act="gelu"))])
 
 
 def model_albert_groups():
     name = "albert_groups"
-    model = hf.AlbertModel(hf.AlbertConfig(vocab_size=300, embedding_size=16, num_hidden_groups=2, inner_group_num=2, **{**SIZE, "num_hidden_layers": 4}))
+    model = hf.AlbertModel(hf.AlbertConfig(vocab_size=320, embedding_size=16, num_hidden_groups=2, inner_group_num=2, **{**SIZE, "num_hidden_layers": 4}))
     store(name, randomise(model, 9), albert_tokenizer(), [Pooling(32, "cls"), Normalize()], max_length=50)
     record(name, [case(name)])
 
 
 def model_electra():
     name = "electra"
-    model = hf.ElectraModel(hf.ElectraConfig(vocab_size=300, embedding_size=16, **SIZE))
+    model = hf.ElectraModel(hf.ElectraConfig(vocab_size=320, embedding_size=16, **SIZE))
     store(name, randomise(model, 10), pieces(), [Pooling(32, "cls")], max_length=40, shard="20KB")
     record(name, [case(name)])
 
@@ -228,7 +228,7 @@ def deberta_tokenizer():
 
 def model_deberta_v2():
     name = "deberta_v2"
-    store(name, randomise(hf.DebertaV2Model(hf.DebertaV2Config(vocab_size=300, **DEBERTA)), 11), deberta_tokenizer(), [Pooling(32, "mean")], max_length=60)
+    store(name, randomise(hf.DebertaV2Model(hf.DebertaV2Config(vocab_size=320, **DEBERTA)), 11), deberta_tokenizer(), [Pooling(32, "mean")], max_length=60)
     cases = [case(name), case(name, "c2p", config(name, pos_att_type=["c2p"])), case(name, "p2c", config(name, pos_att_type=["p2c"])),
              case(name, "types in one string, same", config(name, pos_att_type="p2c|c2p")), case(name, "no norm", config(name, norm_rel_ebd="none")),
              case(name, "content only", config(name, pos_att_type=[]))]
@@ -239,7 +239,7 @@ def model_deberta_v2_conv():
     name = "deberta_v2_conv"
     more = {**DEBERTA, "conv_kernel_size": 3, "conv_act": "gelu", "share_att_key": False, "position_biased_input": True, "type_vocab_size": 2, "norm_rel_ebd": "none",
             "position_buckets": -1, "max_relative_positions": 16}
-    store(name, randomise(hf.DebertaV2Model(hf.DebertaV2Config(vocab_size=300, **more)), 12), deberta_tokenizer(), [Pooling(32, "cls")], max_length=60)
+    store(name, randomise(hf.DebertaV2Model(hf.DebertaV2Config(vocab_size=320, **more)), 12), deberta_tokenizer(), [Pooling(32, "cls")], max_length=60)
     record(name, [case(name), case(name, "tanh", config(name, conv_act="tanh"))])
 
 
@@ -247,7 +247,8 @@ def model_modernbert():
     name = "modernbert"
     tokenizer = bytes_(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"), "[CLS] $A [SEP]", "[CLS] $A [SEP] $B [SEP]")
     model = hf.ModernBertModel(hf.ModernBertConfig(
-        vocab_size=320, local_attention=12, pad_token_id=0, cls_token_id=2, sep_token_id=3, bos_token_id=2, eos_token_id=3, **{**SIZE, "num_hidden_layers": 4, "max_position_embeddings": 256}))
+        vocab_size=320, local_attention=12, pad_token_id=0, cls_token_id=2, sep_token_id=3, bos_token_id=2, eos_token_id=3,
+        **{**SIZE, "num_hidden_layers": 4, "max_position_embeddings": 256}))
     store(name, randomise(model, 13), tokenizer, [Pooling(32, "mean"), Normalize()], max_length=90)
     four = config(name, layer_types=None, rope_parameters=None, global_attn_every_n_layers=3, global_rope_theta=160000.0, local_rope_theta=10000.0)
     cases = [case(name), case(name, "version 4's config, same", four),
@@ -258,7 +259,7 @@ def model_modernbert():
 
 def model_nomic_bert():
     name = "nomic_bert"
-    model = hf.NomicBertModel(hf.NomicBertConfig(vocab_size=300, type_vocab_size=2, **{**SIZE, "max_position_embeddings": 128}))
+    model = hf.NomicBertModel(hf.NomicBertConfig(vocab_size=320, type_vocab_size=2, **{**SIZE, "max_position_embeddings": 128}))
     store(name, randomise(model, 14), pieces(), [Pooling(32, "mean"), Normalize()], max_length=70,
           prompts={"query": "search query: ", "document": "search document: "})
     record(name, [case(name), case(name, "query", prompt="query")])
@@ -270,7 +271,7 @@ def t5_tokenizer():
 
 def model_t5():
     for name, act, seed in (("t5", "relu", 15), ("t5_gated", "gated-gelu", 16)):
-        model = hf.T5EncoderModel(hf.T5Config(vocab_size=300, d_model=32, d_kv=8, d_ff=40, num_layers=2, num_heads=4, relative_attention_num_buckets=16,
+        model = hf.T5EncoderModel(hf.T5Config(vocab_size=320, d_model=32, d_kv=8, d_ff=40, num_layers=2, num_heads=4, relative_attention_num_buckets=16,
                                               relative_attention_max_distance=40, feed_forward_proj=act))
         randomise(model, seed)
         for key, p in model.named_parameters():
@@ -288,7 +289,8 @@ def model_qwen3():
     name = "qwen3"
     end = "<|endoftext|>"
     tokenizer = bytes_((end, None, None, None, None), f"$A {end}", f"$A $B {end}", eos_token=end, padding_side="left")
-    model = hf.Qwen3Model(hf.Qwen3Config(vocab_size=320, head_dim=12, num_key_value_heads=2, bos_token_id=0, eos_token_id=0, pad_token_id=0, **{**SIZE, "max_position_embeddings": 256}))
+    model = hf.Qwen3Model(hf.Qwen3Config(
+        vocab_size=320, head_dim=12, num_key_value_heads=2, bos_token_id=0, eos_token_id=0, pad_token_id=0, **{**SIZE, "max_position_embeddings": 256}))
     store(name, randomise(model, 18, torch.bfloat16), tokenizer, [Pooling(32, "lasttoken"), Normalize()], max_length=70,
           prompts={"query": "Instruct: Given a question, retrieve passages\nQuery:", "document": ""})
     four = config(name, rope_parameters=None, rope_theta=1000000.0)
@@ -298,7 +300,7 @@ def model_qwen3():
 
 def model_gemma3():
     name = "gemma3_text"
-    model = hf.Gemma3TextModel(hf.Gemma3TextConfig(vocab_size=300, head_dim=8, num_key_value_heads=1, query_pre_attn_scalar=8, sliding_window=12, pad_token_id=0, eos_token_id=1,
+    model = hf.Gemma3TextModel(hf.Gemma3TextConfig(vocab_size=320, head_dim=8, num_key_value_heads=1, query_pre_attn_scalar=8, sliding_window=12, pad_token_id=0, eos_token_id=1,
                                bos_token_id=2, use_bidirectional_attention=True, **{**SIZE, "num_hidden_layers": 3, "max_position_embeddings": 256},
                                layer_types=["sliding_attention", "full_attention", "sliding_attention"]))
     randomise(model, 19)
@@ -308,7 +310,8 @@ def model_gemma3():
     first = randomise(Dense(32, 40, bias=False, activation_function=torch.nn.Identity()), 20, torch.float32)
     second = randomise(Dense(40, 32, bias=False, activation_function=torch.nn.Identity()), 21, torch.float32)
     tokenizer = unigram(["<pad>", "<eos>", "<bos>", "<unk>"], ("<pad>", "<unk>", "<bos>", "<eos>", None), "<bos> $A <eos>", "<bos> $A <eos> <bos> $B <eos>", eos_token="<eos>")
-    store(name, model, tokenizer, [Pooling(32, "mean"), first, second, Normalize()], max_length=80, prompts={"query": "task: search result | query: ", "document": "title: none | text: "})
+    store(name, model, tokenizer, [Pooling(32, "mean"), first, second, Normalize()], max_length=80,
+          prompts={"query": "task: search result | query: ", "document": "title: none | text: "})
     record(name, [case(name), case(name, "query", prompt="query"), case(name, "causal", {**config(name, use_bidirectional_attention=False, sliding_window=20)})])
 
 
@@ -318,7 +321,7 @@ def model_llama():
         tokenizer = unigram(["<unk>", "<s>", "</s>"], ("</s>", "<unk>", "<s>", "</s>", None), "<s> $A </s>", "<s> $A </s> <s> $B </s>", eos_token="</s>", padding_side="left")
         more = {"sliding_window": 10} if kind == "Mistral" else {"rope_parameters": {
             "rope_type": "llama3", "rope_theta": 1000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 32}}
-        cfg = getattr(hf, kind + "Config")(vocab_size=300, num_key_value_heads=2, **{**SIZE, "max_position_embeddings": 256}, **more)
+        cfg = getattr(hf, kind + "Config")(vocab_size=320, num_key_value_heads=2, **{**SIZE, "max_position_embeddings": 256}, **more)
         store(name, randomise(getattr(hf, kind + "Model")(cfg), seed), tokenizer, [Pooling(32, "lasttoken"), Normalize()], max_length=70)
         record(name, [case(name)])
 
@@ -341,10 +344,10 @@ def model_model2vec():
         tokenizer = pieces()._tokenizer
         g = np.random.default_rng(seed)
         more = {}
-        rows = 300
+        rows = 320
         if not normalize:
             rows = 60
-            more = {"token_mapping": g.integers(0, rows, 300), "weights": g.uniform(0.1, 2, 300).astype(np.float32)}
+            more = {"token_mapping": g.integers(0, rows, 320), "weights": g.uniform(0.1, 2, 320).astype(np.float32)}
         kind = np.float16 if normalize else np.float32
         m = StaticModel(g.normal(size=(rows, 32)).astype(kind), tokenizer, normalize=normalize, max_length=30, **more)
         folder = fresh(MODELS / name)

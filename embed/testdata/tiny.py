@@ -1,6 +1,8 @@
 """What the reference scripts of embed and classify share: texts, tokenizers trained on them, and random weights."""
 
+import collections
 import json
+import math
 import os
 import pathlib
 import shutil
@@ -9,7 +11,7 @@ import sys
 os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", TOKENIZERS_PARALLELISM="false", TRANSFORMERS_VERBOSITY="error")
 
 import torch  # noqa: E402
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers  # noqa: E402
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers  # noqa: E402
 from transformers import PreTrainedTokenizerFast  # noqa: E402
 
 torch.set_num_threads(1)
@@ -56,11 +58,26 @@ PAIRS = [
 
 
 def scripts():
-    """A few more letters for the alphabets."""
-    return CORPUS + ["abcdefghijklmnopqrstuvwxyz ABCDEFGHIJKLMNOPQRSTUVWXYZ 0123456789 .,;:!?'\"-()"] * 2
+    """The corpus and letters for the alphabets."""
+    return CORPUS + ["a b c d e f g h i j k l m n o p q r s t u v w x y z aabcdefg ahijklm anopqrst auvwxyz A B C D E F G H I J K L M N O P Q R S T U V W X Y Z "
+                     "0 1 2 3 4 5 6 7 8 9 001234 056789 . , ; : ! ? ' \" - ( )"]
 
 
-def pieces(lower=True, specials=("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"), size=300, types=True):
+def frequent(words, size, inside):
+    """Every character, and the pieces that shorten the words most, with their counts. Trainers order equals at random; this does not."""
+    count = collections.Counter()
+    for w in words:
+        for i in range(len(w)):
+            for j in range(i + 1, min(len(w), i + 8) + 1):
+                count[inside * (i > 0) + w[i:j]] += 1
+    bare = {p: p.removeprefix(inside) if inside else p for p in count}
+    single = sorted(p for p in count if len(bare[p]) == 1)
+    longer = sorted((p for p in count if len(bare[p]) > 1 and count[p] > 1), key=lambda p: (-count[p] * (len(bare[p]) - 1), p))
+    assert size - len(single) > 60, len(single)
+    return [(p, count[p]) for p in single + longer[:size - len(single)]]
+
+
+def pieces(lower=True, specials=("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"), size=320, types=True):
     """WordPiece as BERT has it; specials are padding, unknown, first, last, mask."""
     pad, unknown, first, last, mask = specials
     t = Tokenizer(models.WordPiece(unk_token=unknown))
@@ -68,7 +85,10 @@ def pieces(lower=True, specials=("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"), 
     t.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     t.decoder = decoders.WordPiece()
     order = list(specials) if first == "[CLS]" else [first, pad, last, unknown, mask]
-    t.train_from_iterator(scripts(), trainers.WordPieceTrainer(vocab_size=size, special_tokens=order, limit_alphabet=110, show_progress=False))
+    words = [w for line in scripts() for w, _ in t.pre_tokenizer.pre_tokenize_str(t.normalizer.normalize_str(line))]
+    vocabulary = order + [p for p, _ in frequent(words, size - len(order), "##")]
+    t.model = models.WordPiece({p: i for i, p in enumerate(vocabulary)}, unk_token=unknown)
+    t.add_special_tokens(order)
     double = f" {last}" if first != "[CLS]" else ""
     t.post_processor = processors.TemplateProcessing(
         single=f"{first} $A {last}", pair=f"{first} $A {last}{double} $B:{int(types)} {last}:{int(types)}",
@@ -100,13 +120,18 @@ def bytes_(specials, single, pair, size=320, **options):
     return fast(t, specials, False, **options)
 
 
-def unigram(order, specials, single, pair, types=False, size=300, lower=False, **options):
+def unigram(order, specials, single, pair, types=False, size=320, lower=False, **options):
     """Unigram as SentencePiece makes it; order gives the first ids, specials padding, unknown, first, last, mask (or None)."""
     t = Tokenizer(models.Unigram())
     t.normalizer = normalizers.Sequence([normalizers.Nmt(), normalizers.NFKC(), normalizers.Replace("  ", " ")] + ([normalizers.Lowercase()] if lower else []))
     t.pre_tokenizer = pre_tokenizers.Metaspace()
     t.decoder = decoders.Metaspace()
-    t.train_from_iterator(scripts(), trainers.UnigramTrainer(vocab_size=size, special_tokens=order, unk_token="<unk>" if "<unk>" in order else "[UNK]", show_progress=False))
+    unknown = "<unk>" if "<unk>" in order else "[UNK]"
+    words = [w for line in scripts() for w, _ in t.pre_tokenizer.pre_tokenize_str(t.normalizer.normalize_str(line))]
+    rest = frequent(words, size - len(order), "")
+    total = sum(n for _, n in rest)
+    t.model = models.Unigram([(x, 0.0) for x in order] + [(p, round(math.log(n / total), 4)) for p, n in rest], order.index(unknown))
+    t.add_special_tokens(order)
     t.post_processor = processors.TemplateProcessing(
         single=single, pair=pair, special_tokens=[(x, t.token_to_id(x)) for x in dict.fromkeys(specials) if x])
     return fast(t, specials, types, **options)
@@ -156,7 +181,8 @@ def write(path, value):
             inner = ",\n".join(" " * (indent + 1) + json.dumps(k) + ": " + lines(x, indent + 1) for k, x in v.items())
             return "{\n" + inner + "\n" + " " * indent + "}"
         if isinstance(v, list) and v and isinstance(v[0], (dict, list, str)):
-            return "[\n" + ",\n".join(" " * (indent + 1) + (lines(x, indent + 1) if isinstance(x, dict) and indent < 3 else json.dumps(x, ensure_ascii=False)) for x in v) + "\n" + " " * indent + "]"
+            inner = (lines(x, indent + 1) if isinstance(x, dict) and indent < 3 else json.dumps(x, ensure_ascii=False) for x in v)
+            return "[\n" + ",\n".join(" " * (indent + 1) + x for x in inner) + "\n" + " " * indent + "]"
         return json.dumps(v, ensure_ascii=False)
     path.write_text(lines(value, 0) + "\n")
 
