@@ -83,10 +83,10 @@ func (b *bertNormalizer) general(t *aligned, w *forming) {
 	for i := 0; i < len(t.s); {
 		r, n := rune(t.s[i]), 1
 		if r < utf8.RuneSelf {
-			if len(w.from) > 0 {
-				w.flush()
-			}
 			if c := b.ascii[r]; c != 0 || r == 0 && !b.clean {
+				if len(w.from) > 0 {
+					w.flush()
+				}
 				t.out, t.to = append(t.out, c), append(t.to, t.at(i))
 			}
 			i++

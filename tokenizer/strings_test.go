@@ -18,6 +18,7 @@ var alphabets = []string{
 	"🙂🚀👍🏽❤️👨‍👩‍👧🇩🇪", "\u200d\ufe0f\u200c", "\x00\x01\x07\x1b\x7f\u0080\u009f\u00ad\u0600",
 	"\ud7ff\ue000\ufffd\uffff\ufffe",
 	"ﬁﬂ①②½¼™℡㎏Ⅷ㍿", "\U0001d400\U0001d7ff\U0002f800\U000e0041\U0010ffff\U00020000", "▁ĠĊ", "ͅΐΰ", "ẞǆǅﷺ",
+	"\u1baa\u073a\x10\u0323\x00\u0301\ue62e\u00ade퉋", // marks that change places, and what goes from between them
 }
 
 // fragments are texts that tokenizers treat in their own ways.
