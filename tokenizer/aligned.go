@@ -58,6 +58,17 @@ func (t *aligned) at(i int) span {
 // original returns the range of the original for a range of the text that is not empty.
 func (t *aligned) original(begin, end int) span { return span{t.at(begin).begin, t.at(end - 1).end} }
 
+// place returns the place in the original before byte i, which may be the end.
+func (t *aligned) place(i int) int {
+	if i < len(t.s) {
+		return int(t.at(i).begin)
+	}
+	if i == 0 {
+		return t.base
+	}
+	return int(t.at(i - 1).end)
+}
+
 // start begins a step: until commit, emit writes the text that replaces this one.
 func (t *aligned) start() {
 	next := 1 - t.active

@@ -111,6 +111,9 @@ func (t *Tokenizer) describe(s *scratch, e *encoded, p piece, word int) {
 		if begin, end := int(p.begin+k.begin), int(p.begin+k.end); end <= int(p.end) && begin < end {
 			o := s.text.original(begin, end)
 			at = Span{int(o.begin), int(o.end)}
+		} else if t.parted {
+			at.Begin = s.text.place(begin)
+			at.End = at.Begin
 		}
 		e.at = append(e.at, at)
 		e.words = append(e.words, int32(word))

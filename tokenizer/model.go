@@ -4,6 +4,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/weirml/weir/internal/text/sentencepiece"
 	"github.com/weirml/weir/internal/text/unigram"
 )
 
@@ -20,6 +21,9 @@ type modelScratch struct {
 	built   []byte
 	unigram []unigram.Token
 	lattice unigram.Lattice
+
+	sentence  []sentencepiece.Token
+	sentences sentencepiece.Scratch
 }
 
 // vocabulary maps tokens to ids and back.

@@ -2,8 +2,6 @@ package tokenizer
 
 import (
 	"unicode/utf8"
-
-	"github.com/weirml/weir/internal/text/sentencepiece"
 )
 
 // piece is a range of the text that becomes tokens by itself: a word, or an added token.
@@ -39,9 +37,6 @@ type scratch struct {
 	cuts    [2][]window
 	err     error // of a step that cuts
 	longest int   // the bytes of the longest text that was encoded
-
-	sentence  []sentencepiece.Token
-	sentences sentencepiece.Scratch
 }
 
 // split replaces the pieces that are not tokens by those that f adds to next.

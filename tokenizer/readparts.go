@@ -115,6 +115,12 @@ func (t *Tokenizer) readProcessor(v value) error {
 			}
 		}
 	}
+	t.process(p)
+	return nil
+}
+
+// process makes the plans of a post-processor, which may be nil.
+func (t *Tokenizer) process(p processor) {
 	if t.trims {
 		t.trimmings = map[int32]trim{}
 		for id, text := range t.vocabulary.tokens {
@@ -132,7 +138,6 @@ func (t *Tokenizer) readProcessor(v value) error {
 		}
 		t.planned[index(pair)] = ok
 	}
-	return nil
 }
 
 func readProcessors(v value, depth int) (processors, error) {

@@ -36,10 +36,11 @@ func readSentencePiece(data []byte) (*Tokenizer, error) {
 
 // runSentence encodes a text into e by SentencePiece, which has no words.
 func (t *Tokenizer) runSentence(s *scratch, e *encoded, text string, whole bool) (err error) {
-	if s.sentence, err = t.sentence.Encode(s.sentence[:0], text, &s.sentences); err != nil {
+	m := &s.model
+	if m.sentence, err = t.sentence.Encode(m.sentence[:0], text, &m.sentences); err != nil {
 		return err
 	}
-	for _, k := range s.sentence {
+	for _, k := range m.sentence {
 		e.ids = append(e.ids, k.ID)
 		if whole {
 			e.at = append(e.at, Span{int(k.Begin), int(k.End)})

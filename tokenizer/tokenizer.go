@@ -1,15 +1,17 @@
 package tokenizer
 
 import (
+	"bytes"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
 	"strings"
 	"sync"
 
 	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/text/gguf"
 	"github.com/weirml/weir/internal/text/sentencepiece"
 )
 
@@ -26,6 +28,7 @@ type Tokenizer struct {
 	trims      bool           // offsets are trimmed
 	trimmings  map[int32]trim // by tokens' ids, if trims is set: those that are not zero
 	literal    bool           // the text of an unknown token is the piece's
+	parted     bool           // tokens that stand for nothing have a place in the text
 	cut        *Truncation
 	pad        *Padding
 
@@ -43,54 +46,85 @@ func newTokenizer() *Tokenizer {
 	return &Tokenizer{addedIDs: map[string]int32{}, byID: map[int32]int{}, special: map[string]bool{}}
 }
 
-// files are the names under which folders have tokenizers. The first that exists is read.
+// ggufMagic is the beginning of GGUF files.
+const ggufMagic = "GGUF"
+
+// files are the names under which folders have tokenizers. The first that exists is read, otherwise a .gguf file.
 var files = []string{"tokenizer.json", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model"}
 
-// Load reads a tokenizer.json, a model of SentencePiece or ranks of tiktoken, or the one in a folder. The error is an
-// ErrUnsupported if the file has a part that this package lacks, and an ErrInput if the file is malformed; it names the
-// file and the path of the value in it.
-func Load(name string) (*Tokenizer, error) {
-	if info, err := os.Stat(name); err == nil && info.IsDir() {
-		folder := name
-		name = filepath.Join(folder, files[0])
-		for _, file := range files {
-			if _, err := os.Stat(filepath.Join(folder, file)); err == nil {
-				name = filepath.Join(folder, file)
-				break
-			}
-		}
-	}
-	data, err := os.ReadFile(name)
-	return loaded(data, name, err)
-}
+// Load reads a tokenizer.json, a model of SentencePiece, ranks of tiktoken or the vocabulary of a GGUF file, or the one
+// in a folder. The error is an ErrUnsupported if the file has a part that this package lacks, and an ErrInput if the
+// file is malformed; it names the file and the path of the value in it.
+func Load(name string) (*Tokenizer, error) { return LoadFS(system{}, name) }
+
+// system is the operating system's files by their names there.
+type system struct{}
+
+func (system) Open(name string) (fs.File, error) { return os.Open(name) }
 
 // LoadFS reads as Load does, from a file system.
 func LoadFS(fsys fs.FS, name string) (*Tokenizer, error) {
-	if info, err := fs.Stat(fsys, name); err == nil && info.IsDir() {
-		folder := name
-		name = path.Join(folder, files[0])
-		for _, file := range files {
-			if _, err := fs.Stat(fsys, path.Join(folder, file)); err == nil {
-				name = path.Join(folder, file)
-				break
-			}
-		}
-	}
-	data, err := fs.ReadFile(fsys, name)
-	return loaded(data, name, err)
-}
-
-func loaded(data []byte, name string, err error) (*Tokenizer, error) {
-	if err != nil {
-		return nil, &diag.Error{Kind: diag.ErrInput, File: name, Err: err}
-	}
-	t, err := ready(readBytes(data, name))
+	name = within(fsys, name)
+	t, err := loadFile(fsys, name)
 	if d := (*diag.Error)(nil); errors.As(err, &d) {
 		named := *d
 		named.File = name
 		return nil, &named
 	}
-	return t, err
+	if err != nil {
+		return nil, &diag.Error{Kind: diag.ErrInput, File: name, Err: err}
+	}
+	return t, nil
+}
+
+// within returns the name of the file in a folder that is read, or the name of what is not a folder.
+func within(fsys fs.FS, name string) string {
+	if info, err := fs.Stat(fsys, name); err != nil || !info.IsDir() {
+		return name
+	}
+	for _, file := range files {
+		if _, err := fs.Stat(fsys, path.Join(name, file)); err == nil {
+			return path.Join(name, file)
+		}
+	}
+	list, _ := fs.ReadDir(fsys, name)
+	for _, e := range list {
+		if !e.IsDir() && strings.HasSuffix(e.Name(), ".gguf") {
+			return path.Join(name, e.Name())
+		}
+	}
+	return path.Join(name, files[0])
+}
+
+// loadFile reads a file: of GGUF, which may be larger than the memory, the beginning.
+func loadFile(fsys fs.FS, name string) (*Tokenizer, error) {
+	f, err := fsys.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	head := make([]byte, len(ggufMagic))
+	n, err := io.ReadFull(f, head)
+	if err == nil && string(head) == ggufMagic {
+		v, err := gguf.Read(io.MultiReader(bytes.NewReader(head), f), info.Size())
+		if err != nil {
+			return nil, err
+		}
+		return ready(readGGUF(v))
+	}
+	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+		return nil, err
+	}
+	data := bytes.NewBuffer(head[:n])
+	data.Grow(int(min(max(info.Size(), 0), 1<<30)))
+	if _, err := data.ReadFrom(f); err != nil {
+		return nil, err
+	}
+	return ready(readBytes(data.Bytes(), name))
 }
 
 // LoadBytes reads what Load reads. It keeps no reference to data.
@@ -108,6 +142,12 @@ func ready(t *Tokenizer, err error) (*Tokenizer, error) {
 // readBytes reads a file, whose name may be empty.
 func readBytes(data []byte, name string) (*Tokenizer, error) {
 	switch {
+	case bytes.HasPrefix(data, []byte(ggufMagic)):
+		v, err := gguf.Parse(data)
+		if err != nil {
+			return nil, err
+		}
+		return readGGUF(v)
 	case isJSON(data):
 		o, err := parse(data)
 		if err != nil {

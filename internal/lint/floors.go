@@ -35,6 +35,7 @@ var rooms = []Room{
 		May: []string{"text/charsmap", "text/unigram", "diag"}},
 	{Floor: 0, Name: "text/gguf", Purpose: "the vocabularies of GGUF files",
 		May: []string{"text/sentencepiece", "diag"}},
+	{Floor: 0, Name: "text/gguftest", Purpose: "writes GGUF files, for tests"},
 	{Floor: 0, Name: "text/tiktoken", Purpose: "the vocabularies of tiktoken", May: []string{"diag"}},
 
 	{Floor: 0, Name: "safetensors", Purpose: "the tables of safetensors files", May: []string{"dtype", "diag"}},

@@ -13,7 +13,6 @@ import (
 var noSupport = map[string]string{
 	"internal/lint":         "it has the rules of its own tests",
 	"internal/lint/leftout": "a command of the Makefile",
-	"internal/text/gguf":    "for the package tokenizer",
 }
 
 // forTests reports whether a package says by its name that it only supports tests.

@@ -2,8 +2,11 @@
 package gguf
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"math"
 
 	"github.com/weirml/weir/internal/diag"
@@ -23,8 +26,8 @@ type Vocabulary struct {
 	// The ids of special tokens; -1 if the file has none.
 	BOS, EOS, Unknown, Separator, Padding, CLS, Mask int
 	// AddBOS and so on are nil if the file does not say.
-	AddBOS, AddEOS, AddSpacePrefix, RemoveExtraWhitespaces *bool
-	ChatTemplate                                           string
+	AddBOS, AddEOS, AddSpacePrefix, RemoveExtraWhitespaces, Lowercase, StripAccents *bool
+	ChatTemplate                                                                    string
 }
 
 // The types of values.
@@ -55,40 +58,78 @@ func fault(format string, args ...any) error {
 	return &diag.Error{Kind: diag.ErrInput, Op: "GGUF", Detail: fmt.Sprintf(format, args...)}
 }
 
+// The greatest lengths of a string, and of all that is kept. Greater ones are refused, however long the file is.
+const (
+	maxString = 1 << 24
+	maxKept   = 1 << 28
+)
+
 // reader reads a file's beginning. After the first error it returns zeros.
 type reader struct {
-	data []byte
-	at   int64
+	from io.Reader
+	at   int64 // the bytes that were read
+	size int64 // of the file
+	kept uint64
+	word [8]byte
 	err  error
 }
 
-// take returns the next n bytes, or nil.
+// fits reports whether n more bytes are in the file; otherwise there is an error.
+func (r *reader) fits(n uint64) bool {
+	if r.err == nil && n > uint64(r.size-r.at) {
+		r.err = fault("%d bytes are expected at byte %d, and %d are left", n, r.at, r.size-r.at)
+	}
+	return r.err == nil
+}
+
+// fill reads bytes that fit.
+func (r *reader) fill(to []byte) {
+	n, err := io.ReadFull(r.from, to)
+	if r.at += int64(n); err != nil {
+		r.err = &diag.Error{Kind: diag.ErrInput, Op: "GGUF", Err: err}
+	}
+}
+
+// take returns the next n bytes in memory of their own, or nil.
 func (r *reader) take(n uint64) []byte {
-	if r.err != nil {
+	if !r.fits(n) {
 		return nil
 	}
-	if left := uint64(int64(len(r.data)) - r.at); n > left {
-		r.err = fault("%d bytes are expected at byte %d, and %d are left", n, r.at, left)
+	if r.kept += n; n > maxString || r.kept > maxKept {
+		r.err = &diag.Error{Kind: diag.ErrUnsupported, Op: "GGUF",
+			Detail: fmt.Sprintf("a string of %d bytes, or %d in all, is too long", n, r.kept)}
 		return nil
 	}
-	b := r.data[r.at : r.at+int64(n)]
-	r.at += int64(n)
+	b := make([]byte, n)
+	if r.fill(b); r.err != nil {
+		return nil
+	}
 	return b
 }
 
-func (r *reader) uint32() uint32 {
-	if b := r.take(4); b != nil {
-		return binary.LittleEndian.Uint32(b)
+// pass moves past n bytes.
+func (r *reader) pass(n uint64) {
+	if !r.fits(n) {
+		return
 	}
-	return 0
+	m, err := io.CopyN(io.Discard, r.from, int64(n))
+	if r.at += m; err != nil {
+		r.err = &diag.Error{Kind: diag.ErrInput, Op: "GGUF", Err: err}
+	}
 }
 
-func (r *reader) uint64() uint64 {
-	if b := r.take(8); b != nil {
-		return binary.LittleEndian.Uint64(b)
+// bytes reads a word of n bytes, at most 8, or returns zeros.
+func (r *reader) bytes(n int) []byte {
+	b := r.word[:n]
+	clear(b)
+	if r.fits(uint64(n)) {
+		r.fill(b)
 	}
-	return 0
+	return b
 }
+
+func (r *reader) uint32() uint32 { return binary.LittleEndian.Uint32(r.bytes(4)) }
+func (r *reader) uint64() uint64 { return binary.LittleEndian.Uint64(r.bytes(8)) }
 
 func (r *reader) string() string { return string(r.take(r.uint64())) }
 
@@ -102,7 +143,7 @@ func (r *reader) array() (kind uint32, count uint64) {
 	if kind < uint32(len(sizes)) && sizes[kind] > 0 {
 		least = uint64(sizes[kind])
 	}
-	if left := uint64(int64(len(r.data)) - r.at); kind >= uint32(len(sizes)) || count > left/least {
+	if left := uint64(r.size - r.at); kind >= uint32(len(sizes)) || count > left/least {
 		r.err = fault("an array of %d values of type %d does not fit into %d bytes", count, kind, left)
 		return 0, 0
 	}
@@ -116,26 +157,29 @@ func (r *reader) skip(kind uint32, nested int) {
 	case kind >= uint32(len(sizes)) || nested > maxNested:
 		r.err = fault("a value of type %d is not known, or lies in too many arrays", kind)
 	case kind == typeString:
-		r.take(r.uint64())
+		r.pass(r.uint64())
 	case kind == typeArray:
 		kind, count := r.array()
 		if size := sizes[kind]; size > 0 {
-			r.take(count * uint64(size))
+			r.pass(count * uint64(size))
 			return
 		}
 		for ; count > 0 && r.err == nil; count-- {
 			r.skip(kind, nested+1)
 		}
 	default:
-		r.take(uint64(sizes[kind]))
+		r.pass(uint64(sizes[kind]))
 	}
 }
 
-// Parse returns the vocabulary of the file of which data is the beginning. Its error is an ErrInput; a file without a
-// vocabulary has one. What it returns occupies at most four times the size of data.
-func Parse(data []byte) (*Vocabulary, error) {
-	r := &reader{data: data}
-	if string(r.take(4)) != "GGUF" {
+// Parse returns the vocabulary of the file of which data is the beginning.
+func Parse(data []byte) (*Vocabulary, error) { return Read(bytes.NewReader(data), int64(len(data))) }
+
+// Read returns the vocabulary of a file of size bytes, of which it reads the metadata. Its error is an ErrInput, or an
+// ErrUnsupported; a file without a vocabulary has one. What it takes is at most four times the bytes that it reads.
+func Read(from io.Reader, size int64) (*Vocabulary, error) {
+	r := &reader{from: bufio.NewReaderSize(from, 1<<16), size: size}
+	if string(r.bytes(4)) != "GGUF" {
 		return nil, fault("the file does not begin with GGUF")
 	}
 	if version := r.uint32(); r.err == nil && version != 2 && version != 3 {
@@ -208,6 +252,10 @@ func fieldOf(v *Vocabulary, key string) any {
 		return &v.AddSpacePrefix
 	case "tokenizer.ggml.remove_extra_whitespaces":
 		return &v.RemoveExtraWhitespaces
+	case "tokenizer.ggml.normalizer.lowercase":
+		return &v.Lowercase
+	case "tokenizer.ggml.normalizer.strip_accents":
+		return &v.StripAccents
 	}
 	return nil
 }
@@ -236,10 +284,8 @@ func (r *reader) value(to any, key string, kind uint32) {
 			wrong()
 			return
 		}
-		if b := r.take(1); b != nil {
-			yes := b[0] != 0
-			*to = &yes
-		}
+		yes := r.bytes(1)[0] != 0
+		*to = &yes
 	case *int:
 		if kind != typeUint32 && kind != typeInt32 {
 			wrong()
@@ -251,34 +297,36 @@ func (r *reader) value(to any, key string, kind uint32) {
 			wrong()
 			return
 		}
-		*to = make([]string, 0, count)
-		for ; count > 0 && r.err == nil; count-- {
-			*to = append(*to, r.string())
-		}
+		r.each(count, 16, func() { *to = append(*to, r.string()) })
 	case *[]float32:
 		if kind != typeArray || element != typeFloat32 {
 			wrong()
 			return
 		}
-		*to = make([]float32, count)
-		for i := range *to {
-			(*to)[i] = math.Float32frombits(r.uint32())
-		}
+		r.each(count, 4, func() { *to = append(*to, math.Float32frombits(r.uint32())) })
 	case *[]int32:
 		if kind != typeArray || element != typeInt32 && element != typeUint32 {
 			wrong()
 			return
 		}
-		*to = make([]int32, count)
-		for i := range *to {
-			(*to)[i] = int32(r.uint32())
-		}
+		r.each(count, 4, func() { *to = append(*to, int32(r.uint32())) })
 	case *[]byte:
 		if kind != typeArray || element != typeUint8 && element != typeInt8 {
 			wrong()
 			return
 		}
-		*to = append([]byte{}, r.take(count)...)
+		*to = r.take(count)
+	}
+}
+
+// each reads count values of some bytes each.
+func (r *reader) each(count, size uint64, read func()) {
+	for ; count > 0 && r.err == nil; count-- {
+		if r.kept += size; r.kept > maxKept {
+			r.err = &diag.Error{Kind: diag.ErrUnsupported, Op: "GGUF", Detail: "the vocabulary is too large"}
+			return
+		}
+		read()
 	}
 }
 
