@@ -28,6 +28,8 @@ type config struct {
 	Inner        int64  `json:"inner_group_num"`         // ALBERT
 	Buckets      int64  `json:"relative_attention_num_buckets"`
 
+	Normalize bool `json:"normalize"` // model2vec
+
 	// Of DistilBERT:
 	Dim        int64  `json:"dim"`
 	NLayers    int64  `json:"n_layers"`

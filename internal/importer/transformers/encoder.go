@@ -64,10 +64,12 @@ func (g *graph) bert(names layerNames, positions *positions) *ir.Value {
 		bias = g.relativeBias(g.weight("encoder.relative_attention_bias.weight", g.Buckets, g.Heads), true, 128)
 	}
 	for i := range g.Layers {
-		if err := g.folder.claim.Take(layerClaim); err != nil {
-			g.Fail(err)
+		for _, at := range g.layersAt(names, i) {
+			if err := g.folder.claim.Take(layerClaim); err != nil {
+				g.Fail(err)
+			}
+			x = g.layer(x, at, names, bias)
 		}
-		x = g.layer(x, g.layerAt(names, i), names, bias)
 	}
 	return x
 }
@@ -82,20 +84,24 @@ func (g *graph) notYet(what string) error {
 		AtFile(path.Join(g.folder.name, g.at, "config.json")).WithFix("an ONNX export of the model can be read")
 }
 
-// layerAt returns the prefix of a layer's tensors. ALBERT's layers share those of their group.
-func (g *graph) layerAt(names layerNames, i int64) string {
+// layersAt returns the prefixes of the tensors of a layer: of ALBERT's, which shares them with its group, of several
+// that follow each other.
+func (g *graph) layersAt(names layerNames, i int64) (list []string) {
 	if g.Type != "albert" {
-		return fmt.Sprintf(names.layer, i)
+		return []string{fmt.Sprintf(names.layer, i)}
 	}
-	if g.Inner != 1 {
-		g.Fail(g.notYet(fmt.Sprintf("inner_group_num %d", g.Inner)))
-	}
-	if g.Groups < 1 || g.Groups > g.Layers {
-		g.Fail(diag.Inputf("%d groups of %d layers", g.Groups, g.Layers).
+	if g.Groups < 1 || g.Groups > g.Layers || g.Inner < 1 || g.Inner > mostInner {
+		g.Fail(diag.Inputf("%d groups of %d layers, each of %d", g.Groups, g.Layers, g.Inner).
 			AtFile(path.Join(g.folder.name, g.at, "config.json")))
 	}
-	return fmt.Sprintf(names.layer, i*g.Groups/g.Layers) + "albert_layers.0."
+	for inner := range g.Inner {
+		list = append(list, fmt.Sprintf(names.layer, i*g.Groups/g.Layers)+fmt.Sprintf("albert_layers.%d.", inner))
+	}
+	return list
 }
+
+// mostInner bounds the layers of a layer of ALBERT.
+const mostInner = 64
 
 // layer builds a layer: attention and two linear layers, each with a norm of the sum after it.
 func (g *graph) layer(x *ir.Value, at string, names layerNames, bias *ir.Value) *ir.Value {

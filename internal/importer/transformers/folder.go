@@ -160,6 +160,35 @@ func (f *Folder) in(name string, err error) error {
 	return e.AtFile(path.Join(f.name, name))
 }
 
+// ONNX returns the name of the model's ONNX file if the folder has no safetensors files; "" if it has, or if it has not
+// exactly one ONNX file that could be meant.
+func (f *Folder) ONNX() string {
+	list, err := f.Modules()
+	at := ""
+	if err == nil && len(list) > 0 {
+		at = path.Clean(list[0].Path)
+	}
+	if hasCheckpoint(f, at) {
+		return ""
+	}
+	for _, within := range []string{path.Join(at, "onnx"), path.Clean(at)} {
+		if name := path.Join(within, "model.onnx"); f.Has(name) {
+			return name
+		}
+		if names := f.Names(within, ".onnx"); len(names) == 1 {
+			return names[0]
+		}
+	}
+	return ""
+}
+
+// Take returns a file as a block that the caller owns.
+func (f *Folder) Take(name string) (*mem.Block, error) {
+	block, err := f.Map(name)
+	delete(f.maps, name)
+	return block, err
+}
+
 // Settled ends the reading: what is mapped stays, and the reading's context does not matter any more.
 func (f *Folder) Settled() { f.claim.Alone() }
 

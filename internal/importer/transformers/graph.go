@@ -54,16 +54,61 @@ func Parse(f *Folder) (m *ir.Module, err error) {
 	m = &ir.Module{Name: "transformers", Dims: sym.NewDims(), Funcs: []*ir.Func{main}, Main: main,
 		Meta: map[string]string{}}
 	g := &graph{Builder: ir.NewBuilder(ir.NewInference(m), body), folder: f, weights: map[string]*ir.Value{}}
-	if len(list) == 0 {
-		g.load("")
-		g.inputs()
-		if hidden := g.model(); hidden != nil {
-			g.name(g.pooled(hidden, Pooling{Modes: []string{"mean"}}), Sentence) // as sentence-transformers does
-		}
+	if len(list) > 0 {
+		g.result(g.sentence(list), Sentence)
 		return m, nil
 	}
-	g.sentence(list)
+	g.load("")
+	if g.isModel2Vec() {
+		x := g.static("")
+		if g.Normalize {
+			x = g.unit(x)
+		}
+		g.result(x, Sentence)
+		return m, nil
+	}
+	g.inputs()
+	if hidden := g.model(); hidden != nil {
+		g.name(g.pooled(hidden, meanPooling), Sentence)
+	}
 	return m, nil
+}
+
+// meanPooling is what sentence-transformers adds to a folder without modules.json.
+var meanPooling = Pooling{Modes: []string{"mean"}}
+
+// Extend adds what sentence-transformers computes from the states of tokens to a module whose only result they are,
+// such as that of an ONNX file in the folder: the result is then one vector for each text.
+func Extend(f *Folder, m *ir.Module) (err error) {
+	defer ir.Catch(&err)
+	list, err := f.Modules()
+	if err != nil {
+		return err
+	}
+	body := m.Main.Body
+	g := &graph{Builder: ir.NewBuilder(ir.NewInference(m), body), folder: f, weights: map[string]*ir.Value{}}
+	for _, p := range body.Params {
+		switch p.Name {
+		case InputIDs:
+			g.ids = p
+		case AttentionMask:
+			g.mask = p
+		}
+	}
+	x := body.Results[0]
+	if g.ids == nil || g.mask == nil || len(g.ids.Type.Shape) != 2 || len(g.mask.Type.Shape) != 2 ||
+		len(x.Type.Shape) != 3 || !x.Type.DType.IsFloat() {
+		return diag.Unsupportedf("a model without the inputs %s and %s of [batch, tokens], or whose result %s is not "+
+			"[batch, tokens, size]", InputIDs, AttentionMask, x.Name).AtFile(f.name)
+	}
+	body.Results = nil
+	x = g.full(x)
+	if len(list) == 0 {
+		g.result(g.pooled(x, meanPooling), Sentence)
+		return nil
+	}
+	g.result(g.after(list, x), Sentence)
+	return nil
 }
 
 // load reads the settings and the checkpoint in a folder of the model.

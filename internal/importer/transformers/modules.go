@@ -86,30 +86,35 @@ func (p *Pooling) UnmarshalJSON(text []byte) error {
 // mostModes bounds the modes of a pooling.
 const mostModes = 16
 
-// sentence builds a model of sentence-transformers.
-func (g *graph) sentence(list []Module) {
-	var x *ir.Value // [batch, tokens, hidden] until it is pooled, then [batch, size]
-	for i, m := range list {
-		if kind := m.Kind(); (i == 0) != (kind == "Transformer" || kind == "StaticEmbedding") {
-			g.Fail(g.folder.in("modules.json", diag.Unsupportedf("%s as module %d", m.Type, i)))
-		}
+// sentence builds a model of sentence-transformers: a vector for each text, [batch, size].
+func (g *graph) sentence(list []Module) *ir.Value {
+	switch m := list[0]; m.Kind() {
+	case "Transformer":
+		g.load(path.Clean(m.Path))
+		g.inputs()
+		return g.after(list, g.encoder())
+	case "StaticEmbedding":
+		return g.after(list, g.static(path.Clean(m.Path)))
+	default:
+		g.Fail(g.folder.in("modules.json", diag.Unsupportedf("%s as the first module", m.Type)))
+		return nil
+	}
+}
+
+// after builds the modules after the first, whose result is x.
+func (g *graph) after(list []Module, x *ir.Value) *ir.Value {
+	for _, m := range list[1:] {
 		x = g.stage(m, x)
 	}
 	if len(x.Type.Shape) != 2 {
 		g.Fail(g.folder.in("modules.json", diag.Unsupportedf("a model without a pooling")))
 	}
-	g.result(x, Sentence)
+	return x
 }
 
 // stage builds a module after x.
 func (g *graph) stage(m Module, x *ir.Value) *ir.Value {
 	switch kind := m.Kind(); kind {
-	case "Transformer":
-		g.load(path.Clean(m.Path))
-		g.inputs()
-		return g.encoder()
-	case "StaticEmbedding":
-		return g.static(path.Clean(m.Path))
 	case "Pooling":
 		var p Pooling
 		g.settings(m, &p)

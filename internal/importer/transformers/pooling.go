@@ -19,7 +19,7 @@ func (g *graph) pooled(hidden *ir.Value, p Pooling) *ir.Value {
 		g.Fail(g.folder.in("modules.json", diag.Unsupportedf("a pooling of %d modes", len(p.Modes))))
 	}
 	g.Source = "pooling"
-	at := ops.Counting(g.Builder, dtype.I64, g.tokens())
+	at := ops.Counting(g.Builder, dtype.I64, hidden.Type.Shape[1])
 	tokens := g.binary(ops.Ne, g.mask, g.number(g.mask, 0)) // [batch, tokens]
 	begin := g.firstOf(tokens)                              // [batch, 1]
 	seen := tokens
@@ -104,6 +104,11 @@ func (p *pool) pick(which *ir.Value) *ir.Value {
 func (g *graph) unit(x *ir.Value) *ir.Value {
 	length := ops.Unary(g.Builder, ops.Sqrt, ops.ReduceSum(g.Builder, g.binary(ops.Mul, x, x), true, -1))
 	return g.binary(ops.Div, x, g.binary(ops.Max, length, g.number(x, 1e-12)))
+}
+
+// isModel2Vec reports whether the checkpoint is of model2vec, whose config.json names no model type.
+func (g *graph) isModel2Vec() bool {
+	return (g.Type == "" || g.Type == "model2vec") && g.tensors.has("embeddings")
 }
 
 // static builds a model whose vectors are means of the tokens' vectors, without an encoder.
