@@ -5,7 +5,8 @@ becomes a folder models/NAME and a file models/NAME.json:
 
     texts    what was embedded
     cases    name, files (contents that replace or join files of the folder; null removes one), prompt (name of the prompt or null),
-             text (the prompt itself, if it has no name), ids (of each text, as the model saw them; null: those of the first case), vectors (float32)
+             text (the prompt itself, if it has no name), ids (of each text, as the model saw them; null: those of the first case), vectors (float32);
+             variants answer the first four texts only
 
 The weights are stored in the type that the name or the config says; the answers are computed in float32, one text at a time.
 """
@@ -48,8 +49,9 @@ def store(name, model, tokenizer, modules=(), max_length=None, shard=None, dtype
     return folder
 
 
-def case(name, case_name="plain", files=None, prompt=None, text=None, texts=TEXTS):
+def case(name, case_name="plain", files=None, prompt=None, text=None):
     """The answers of the folder with some files replaced."""
+    texts = TEXTS if case_name == "plain" else TEXTS[:4]
     with tempfile.TemporaryDirectory() as d:
         d = pathlib.Path(d) / name
         shutil.copytree(MODELS / name, d)
@@ -75,15 +77,15 @@ def ids_of(model, text):
     return features["input_ids"].reshape(-1).tolist()
 
 
-def record(name, cases, texts=TEXTS):
+def record(name, cases):
     for i, c in enumerate(cases):
         for other in cases[:i]:
-            assert c["name"].endswith(", same") or c["vectors"] != other["vectors"], (name, c["name"], other["name"])
-        assert not c["name"].endswith(", same") or c["vectors"] == cases[0]["vectors"], (name, c["name"])
+            assert c["name"].endswith(", same") or c["vectors"][:4] != other["vectors"][:4], (name, c["name"], other["name"])
+        assert not c["name"].endswith(", same") or c["vectors"] == cases[0]["vectors"][:4], (name, c["name"])
         assert all(x == x for v in c["vectors"] for x in v), (name, c["name"])
-        if i and c["ids"] == cases[0]["ids"]:
+        if i and c["ids"] == cases[0]["ids"][:len(c["ids"])]:
             c["ids"] = None
-    tiny.write(MODELS / f"{name}.json", {"texts": texts, "cases": cases})
+    tiny.write(MODELS / f"{name}.json", {"texts": TEXTS, "cases": cases})
     print(name, "|", ", ".join(c["name"] for c in cases))
 
 
@@ -163,7 +165,7 @@ def model_xlm_roberta():
     without = {**pooling("mean", prompt=False)}
     cases = [case(name), case(name, "passage", prompt="passage"), case(name, "given prompt", text="Represent the water: "),
              case(name, "no prompt", text=""), case(name, "prompt left out of the mean", without, prompt="passage")]
-    cases += [case(name, f"prompt left out of {m}", pooling(m, prompt=False), prompt="passage") for m in MODES if m != "mean"]
+    cases += [case(name, f"prompt left out of {m}", pooling(m, prompt=False), prompt="passage") for m in MODES if "mean" != m != "mean_sqrt_len_tokens"]
     cases.append(case(name, "camembert, same", config(name, model_type="camembert", architectures=["CamembertModel"])))
     cases.append(case(name, "roberta, same", config(name, model_type="roberta", architectures=["RobertaModel"])))
     cases.append(case(name, "version 2, no prompts", old("mean", length=30)))

@@ -35,15 +35,15 @@ Please send the invoice to the office in London before the end of May.
 """.splitlines()
 
 LONG = " ".join(CORPUS[:11])
-TEXTS = [
+TEXTS = [  # variants answer the first four
     "A river carries the rain to the sea.",
-    "Where is the nearest station?",
+    LONG,
     "",
-    "bread",
+    "東京の夜は長い。 Москва 한국어 \U0001f600 naïve co\u0301te",
     "   Anna   and\tPeter played CHESS in Paris!\n",
     "Der Zug nach Berlin fährt später; le café est fermé.",
-    "東京の夜は長い。 Москва 한국어 \U0001f600 naïve co\u0301te",
-    LONG,
+    "Where is the nearest station?",
+    "bread",
     "the " * 45,
 ]
 PAIRS = [
@@ -147,18 +147,27 @@ def fast(t, specials, types, **options):
         **{k: v for k, v in names.items() if v}, **options)
 
 
+def coarse(x):
+    """x with three binary digits, so that most bytes of a float16 are equal."""
+    m, e = math.frexp(x)
+    return math.ldexp(round(m * 8) / 8, e)
+
+
 def randomise(model, seed, dtype=torch.float16):
-    """Gives every parameter a value that shows in the answer, exact in dtype: biases too, and norms that are not 1."""
+    """Gives every parameter values that show in the answer, exact in dtype: biases too, and norms that are not 1.
+
+    Most weights are 0 and the others are equal but for their signs, so that the files compress to a tenth.
+    """
     g = torch.Generator().manual_seed(seed)
     for name, p in model.named_parameters():
-        r = torch.randn(p.shape, generator=g)
         if p.dim() == 1:
             norm = "norm" in name.lower() and name.endswith("weight")
-            r = 0.1 * r + (1.0 if norm else 0.0)
-        elif "embed" in name.lower() or "shared" in name:
-            r = 0.6 * r
+            r = (torch.randint(0, 4, p.shape, generator=g) - 1.5) / 8 + (1.0 if norm else 0.0)
         else:
-            r = 1.3 * r / p.shape[-1] ** 0.5
+            table = "embed" in name.lower() or "shared" in name
+            few = 2 if table else 3  # of 20
+            pick = torch.randint(0, 40, p.shape, generator=g)
+            r = ((pick < few).float() - (pick >= 40 - few).float()) * coarse((0.6 if table else 1.3 / p.shape[-1] ** 0.5) / (few / 20) ** 0.5)
         p.data = r.to(dtype)
     return model.eval()
 
@@ -170,8 +179,8 @@ def tidy(folder):
 
 
 def digits(x):
-    """Seven digits tell float32 values apart to a millionth of the vector's length."""
-    return [float(f"{v:.7g}") for v in x]
+    """Six digits after the point: a tenth of the tolerance."""
+    return [round(float(v), 6) for v in x]
 
 
 def write(path, value):
