@@ -109,11 +109,12 @@ func TestReference(t *testing.T) {
 				if want == nil && c.Name != "model2vec's own" {
 					want = ids
 				}
-				got, err := m.Embed(t.Context(), r.Texts)
+				texts := r.Texts[:len(c.Vectors)] // variants answer the first ones
+				got, err := m.Embed(t.Context(), texts)
 				if err != nil {
 					t.Fatal(err)
 				}
-				for i, text := range r.Texts {
+				for i, text := range texts {
 					if list, err := m.encoder.Encode(m.byDefault + text); err != nil ||
 						want != nil && !slices.Equal(list.IDs, want[i]) {
 						t.Fatalf("%q has the ids %v (%v); want %v", text, list.IDs, err, want[i])
