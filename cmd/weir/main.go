@@ -101,7 +101,7 @@ Before a model runs, weir prints exactly how much memory it will take.`,
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{flagError(err)} })
 	root.AddCommand(c.runCommand(), c.planCommand(), c.packCommand(), c.checkCommand(), c.infoCommand(),
 		c.kernelsCommand(), c.dumpCommand(), c.benchCommand(), c.testCommand(), c.compileCommand(), c.envCommand(),
-		c.demoCommand())
+		c.demoCommand(), c.embedCommand())
 	for _, cmd := range root.Commands() {
 		complete(cmd)
 	}

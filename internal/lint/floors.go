@@ -197,7 +197,7 @@ var rooms = []Room{
 	{Floor: 13, Name: "examples/*", Purpose: "programs as users write them",
 		May: []string{"weir", "examples/digits/data", "examples/train-digits/data", "array", "nn", "train"}},
 	{Floor: 13, Name: "bench/*", Purpose: "models that are timed beside rivals",
-		May: []string{"weir", "array", "nn", "train"}},
+		May: []string{"weir", "array", "nn", "train", "embed"}},
 	// This example is a server. The library itself opens no connection. SIGTERM, which ends the service, has its name
 	// in syscall on every system.
 	{Floor: 13, Name: "examples/service", Purpose: "an HTTP service around a model",
@@ -206,7 +206,7 @@ var rooms = []Room{
 	{Floor: 13, Name: "examples/embeddings", Purpose: "an HTTP service that joins the requests of its clients",
 		May: []string{"weir", "array", "nn", "batch"}, Modules: []string{"net", "net/http", "syscall"}},
 	{Floor: 13, Name: "cmd/*", Purpose: "the commands", May: []string{"weir", "vulkan", "values", "conformance",
-		"embed", "examples/digits/data", "memplan", "binpack", "manifest", "planpage"},
+		"embed", "files", "examples/digits/data", "memplan", "binpack", "manifest", "planpage"},
 		Modules: []string{"github.com/spf13/cobra", "syscall"}},
 	{Floor: 13, Name: "cmd/libweir", Purpose: "a C library for Python and other languages: the one room with cgo",
 		May:     []string{"weir", "array", "dlpack", "importer/*", "planpage"},
