@@ -1,5 +1,5 @@
-// Command embed times Weir's vectors of texts for bench/embed.py. It prints a JSON line with the certificate's bytes and
-// the vectors of the first texts, then a line with the seconds of each round.
+// Command embed times Weir's vectors of texts for bench/embed.py. It prints a JSON line with the certificate's bytes
+// and the vectors of the first texts, then a line with the seconds of each round.
 //
 // Usage: embed MODEL TEXTS ROUNDS [THREADS [CALLS]]. TEXTS is a file with a JSON list of texts; each round embeds all
 // of them in one call. A line on standard input begins a round, so that the rounds of rivals can alternate.
