@@ -112,6 +112,42 @@ func (c *checkpoint) tensor(name string) (*tensor.Tensor, error) {
 	return t, nil
 }
 
+// rename gives the tensors other names.
+func (c *checkpoint) rename(to func(string) string) error {
+	renamed := map[string]entry{}
+	for name, e := range c.entries {
+		if _, twice := renamed[to(name)]; twice {
+			return diag.Inputf("%s is there under an old name too", to(name)).AtFile(c.folder.name).AtTensor(name)
+		}
+		renamed[to(name)] = e
+	}
+	c.entries = renamed
+	return nil
+}
+
+// split gives equal parts of the rows of a linear layer names of their own, without a copy.
+func (c *checkpoint) split(name string, into []string) error {
+	for _, of := range []string{".weight", ".bias"} {
+		e, ok := c.entries[name+of]
+		if !ok && of == ".bias" {
+			continue
+		}
+		n := int64(len(into))
+		if !ok || len(e.Shape) == 0 || e.Shape[0]%n != 0 || (e.End-e.Begin)%n != 0 {
+			return diag.Inputf("%s%v has no %d equal parts", name+of, e.Shape, n).AtFile(c.folder.name).AtTensor(name + of)
+		}
+		size := (e.End - e.Begin) / n
+		part := e
+		part.Shape = append([]int64{e.Shape[0] / n}, e.Shape[1:]...)
+		for i, other := range into {
+			part.Begin = e.Begin + int64(i)*size
+			part.End = part.Begin + size
+			c.entries[other+of] = part
+		}
+	}
+	return nil
+}
+
 // prefix returns what stands before a name in the checkpoint: "bert." for a model with a head, "" for an encoder
 // alone.
 func (c *checkpoint) prefix(name string) string {

@@ -39,6 +39,9 @@ type graph struct {
 	prefix  string // of the names of the encoder's tensors
 	weights map[string]*ir.Value
 
+	// scales returns the factors of norms of roots of means of squares from their weights; nil: norms are of BERT's kind.
+	scales func(weight *ir.Value) *ir.Value
+
 	ids, mask *ir.Value // [batch, tokens], I64
 }
 
@@ -54,13 +57,16 @@ func Parse(f *Folder) (m *ir.Module, err error) {
 	m = &ir.Module{Name: "transformers", Dims: sym.NewDims(), Funcs: []*ir.Func{main}, Main: main,
 		Meta: map[string]string{}}
 	g := &graph{Builder: ir.NewBuilder(ir.NewInference(m), body), folder: f, weights: map[string]*ir.Value{}}
-	if len(list) > 0 {
+	at := ""
+	if len(list) == 1 && list[0].Kind() == "Transformer" { // a CrossEncoder's, whose head is the architecture's
+		at = path.Clean(list[0].Path)
+	} else if len(list) > 0 {
 		g.result(g.sentence(list), Sentence)
 		return m, nil
 	}
-	g.load("")
+	g.load(at)
 	if g.isModel2Vec() {
-		x := g.static("")
+		x := g.static(at)
 		if g.Normalize {
 			x = g.unit(x)
 		}
@@ -182,6 +188,9 @@ func (g *graph) encoder() *ir.Value {
 // encoders are the encoders by model_type.
 var encoders = map[string]func(g *graph) *ir.Value{}
 
+// none is the extent 0.
+var none = sym.Const(0)
+
 // free is the extent of a weight that may have any.
 const free = -1
 
@@ -254,13 +263,18 @@ func (g *graph) linearOf(x *ir.Value, name string, out int64) *ir.Value {
 	return y
 }
 
-// layerNorm normalises the last axis, and scales and shifts it by the encoder's tensors of a name. Old checkpoints call
-// them gamma and beta.
-func (g *graph) layerNorm(x *ir.Value, name string) *ir.Value {
-	return g.layerNormOf(x, g.prefix+name, g.Epsilon)
+// norm normalises the last axis as the family does, and scales and shifts it by the encoder's tensors of a name.
+func (g *graph) norm(x *ir.Value, name string) *ir.Value {
+	if g.scales == nil {
+		return g.layerNormOf(x, g.prefix+name, g.Epsilon)
+	}
+	g.Source = g.prefix + name
+	y := ops.Normalize(g.Builder, x, g.Epsilon, false, -1)
+	return g.binary(ops.Mul, y, g.scales(g.weight(name+".weight", last(x))))
 }
 
-// layerNormOf is layerNorm with the tensors' full name. There need not be a shift.
+// layerNormOf normalises the last axis to a mean of 0 and a variance of 1, with the tensors' full name. There need not
+// be a shift. Old checkpoints call scale and shift gamma and beta.
 func (g *graph) layerNormOf(x *ir.Value, name string, epsilon float64) *ir.Value {
 	g.Source = name
 	scale, shift := name+".weight", name+".bias"
@@ -322,11 +336,3 @@ func (g *graph) keys() *ir.Value {
 // hiddenScore is the score of a key that is padding: with the least number of f32 in place of −∞, a text without any
 // token has a result, which transformers gives too, and no NaN.
 const hiddenScore = -math.MaxFloat32
-
-// attend computes attention of queries, keys and values, [batch, tokens, hidden] each.
-func (g *graph) attend(q, k, v *ir.Value, heads int64, s ops.AttentionSettings) *ir.Value {
-	s.Past, s.Fill = sym.Const(0), hiddenScore
-	x := ops.AttentionOperands{Query: g.perHead(q, heads), Key: g.perHead(k, heads), Value: g.perHead(v, heads),
-		Mask: g.keys()}
-	return g.joined(ops.AttentionNode(g.Builder, x, s))
-}

@@ -57,9 +57,13 @@ func (g *graph) relativeBias(table *ir.Value, both bool, most int64) *ir.Value {
 
 // clampedDistances returns key − query + most for each query and key, [tokens, tokens], with distances limited to most.
 func (g *graph) clampedDistances(most int64) *ir.Value {
-	at := ops.Counting(g.Builder, g.ids.Type.DType, g.tokens())
-	query := ops.Reshape(g.Builder, at, g.tokens(), sym.Const(1))
-	d := g.binary(ops.Sub, at, query)
+	d := g.distances()
 	d = g.binary(ops.Max, g.binary(ops.Min, d, g.number(d, float64(most))), g.number(d, float64(-most)))
 	return g.binary(ops.Add, d, g.number(d, float64(most)))
+}
+
+// distances returns key − query for each query and key, [tokens, tokens].
+func (g *graph) distances() *ir.Value {
+	at := ops.Counting(g.Builder, g.ids.Type.DType, g.tokens())
+	return g.binary(ops.Sub, at, ops.Reshape(g.Builder, at, g.tokens(), sym.Const(1)))
 }
