@@ -202,27 +202,6 @@ func (t *Tokenizer) encode(texts []string, o *Options) (*Encoding, error) {
 	return &es[0], nil
 }
 
-// EncodeBatch returns the tokens of each text. Padding without a length makes all as long as the longest. The error
-// names the first text that is at fault.
-func (t *Tokenizer) EncodeBatch(texts []string, o Options) ([]Encoding, error) {
-	es := make([]Encoding, len(texts))
-	s := t.take()
-	defer t.give(s)
-	for i := range texts {
-		pl, cuts, err := t.encodeTexts(s, texts[i:i+1], &o, true)
-		if err != nil {
-			return nil, &diag.Error{Kind: diag.ErrInput, Detail: "text " + number(i), Err: err}
-		}
-		es[i] = t.build(s, pl, cuts)
-		if pad := t.padding(&o); pad != nil { // the reference pads each by itself first
-			if err := padAll(es[i:i+1], pad); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return es, padAll(es, t.padding(&o))
-}
-
 // AppendIDs appends the ids of a text to dst, without padding. It allocates nothing once it has seen texts as long, if
 // dst has room and the text at most 1 MiB.
 func (t *Tokenizer) AppendIDs(dst []int32, text string, o Options) ([]int32, error) {

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -228,6 +229,38 @@ func TestBatch(t *testing.T) {
 				t.Errorf("%q: token %d is not padding", texts[i], j)
 			}
 		}
+	}
+}
+
+// TestBatchGoroutines encodes batches on several goroutines: the encodings are those of each text, in order, and the
+// error is of the first text at fault.
+func TestBatchGoroutines(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
+	k := loadFamily(t, "bert_uncased")
+	var texts []string
+	for i := range 3000 {
+		texts = append(texts, strings.Repeat("word ", i%40))
+	}
+	es, err := k.EncodeBatch(texts, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, text := range texts {
+		if ids, err := k.AppendIDs(nil, text, Options{}); err != nil || !slices.Equal(ids, es[i].IDs) {
+			t.Fatalf("text %d: %v, not %v; %v", i, es[i].IDs, ids, err)
+		}
+	}
+	// A stride that is not less than the tokens that are left is at fault for texts that are cut.
+	o := Options{Overflow: true, Truncation: &Truncation{Max: 37, Stride: 35}}
+	for range 20 {
+		_, err := k.EncodeBatch(texts, o)
+		var d *diag.Error
+		if !errors.As(err, &d) || d.Detail != "text 12" {
+			t.Fatalf("the error is %v", err)
+		}
+	}
+	if es, err := k.EncodeBatch(nil, Options{}); err != nil || len(es) != 0 {
+		t.Errorf("no texts: %v %v", es, err)
 	}
 }
 
