@@ -88,6 +88,7 @@ func (m *matcher) next(text string, from int) (begin, end int, token int32) {
 func (t *Tokenizer) cutAdded(s *scratch, p piece, m *matcher) {
 	text, base := s.text.s[p.begin:p.end], int(p.begin)
 	done, from := 0, 0
+	spaces := window{} // a range of white space that was found before
 	for {
 		begin, end, at := m.next(text, from)
 		if at < 0 {
@@ -109,6 +110,10 @@ func (t *Tokenizer) cutAdded(s *scratch, p piece, m *matcher) {
 			begin = max(begin, done)
 		}
 		if a.right {
+			start := end
+			if spaces.begin <= start && start < spaces.end {
+				end = spaces.end
+			}
 			for end < len(text) {
 				r, n := utf8.DecodeRuneInString(text[end:])
 				if !classes().is(r, classSpace) {
@@ -116,6 +121,7 @@ func (t *Tokenizer) cutAdded(s *scratch, p piece, m *matcher) {
 				}
 				end += n
 			}
+			spaces = window{start, end}
 		}
 		s.add(base+done, base+begin)
 		if begin < end {
@@ -138,6 +144,8 @@ func wordAfter(text string) bool {
 
 // prepare makes the pieces of a text: normalised, with the added tokens found, and cut into words.
 func (t *Tokenizer) prepare(s *scratch, text string) error {
+	s.text.limit(len(text))
+	s.part.limit(len(text))
 	s.text.reset(text, 0)
 	if !utf8.ValidString(text) {
 		s.text.repair()
@@ -195,6 +203,9 @@ func (t *Tokenizer) normalizePieces(s *scratch) error {
 			whole.out = append(whole.out, part.s...)
 			for i := range len(part.s) {
 				whole.to = append(whole.to, part.at(i))
+			}
+			if err := whole.grown(len(whole.out)); err != nil {
+				return err
 			}
 		}
 		if begin < len(whole.out) {

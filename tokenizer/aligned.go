@@ -32,7 +32,22 @@ type aligned struct {
 	active int // the buffer that s is in
 	out    []byte
 	to     []span
+	most   int // the greatest length
 }
+
+// grown is the error of a text that a file's steps make longer than is allowed, or nil. n is its length.
+func (t *aligned) grown(n int) error {
+	if n <= t.most {
+		return nil
+	}
+	return input("normalisation makes a text more than " + number(growth) + " times as long")
+}
+
+// growth is the most times that a text longer than a KiB becomes longer. The normal forms need 11.
+const growth = 64
+
+// limit sets the greatest length of what becomes of a text.
+func (t *aligned) limit(size int) { t.most = int(min(int64(size)*growth+1<<16, 1<<30)) }
 
 // reset makes the text a range of an original without changes.
 func (t *aligned) reset(s string, base int) { t.s, t.base, t.align = s, base, nil }

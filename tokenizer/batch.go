@@ -25,13 +25,13 @@ func (t *Tokenizer) EncodeBatch(texts []string, o Options) ([]Encoding, error) {
 	var lock sync.Mutex
 	var first error // of the text that is the first at fault
 	failed := len(texts)
-	work := func() {
+	work := func() error {
 		s := t.take()
 		defer t.give(s)
 		for {
 			i := int(next.Add(1)) - 1
 			if i >= len(texts) {
-				return
+				return nil
 			}
 			pl, cuts, err := t.encodeTexts(s, texts[i:i+1], &o, true)
 			if err == nil {
@@ -47,16 +47,21 @@ func (t *Tokenizer) EncodeBatch(texts []string, o Options) ([]Encoding, error) {
 				}
 				lock.Unlock()
 				next.Store(int64(len(texts))) // those before i are done, or in progress
-				return
+				return nil
 			}
 		}
 	}
-	var wait sync.WaitGroup
+	var group diag.Group
 	for range workers - 1 {
-		wait.Go(work)
+		group.Go("encoding a batch", work)
 	}
-	work()
-	if wait.Wait(); first != nil {
+	if workers > 0 {
+		work()
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	if first != nil {
 		return nil, first
 	}
 	return es, padAll(es, pad)

@@ -252,6 +252,9 @@ var decoderTypes = map[string]func(o object) (decoder, error){
 	},
 	"BPEDecoder": func(o object) (decoder, error) {
 		suffix, err := o.text("suffix")
+		if err == nil && suffix == "" { // a space is between all characters
+			err = o.grow(2)
+		}
 		return bpeDecoder{suffix}, err
 	},
 	"Metaspace": func(o object) (decoder, error) {
@@ -274,7 +277,8 @@ var decoderTypes = map[string]func(o object) (decoder, error){
 		if err != nil {
 			return nil, err
 		}
-		return replaceDecoder{n.(replace)}, nil
+		r := n.(replace)
+		return replaceDecoder{r}, o.grow(1 + len(r.content)/max(1, len(r.pattern.text)))
 	},
 	"CTC": func(o object) (decoder, error) {
 		pad, err := o.text("pad_token")
@@ -284,6 +288,11 @@ var decoderTypes = map[string]func(o object) (decoder, error){
 		delimiter, err := o.text("word_delimiter_token")
 		if err != nil {
 			return nil, err
+		}
+		if delimiter == "" {
+			if err := o.grow(2); err != nil {
+				return nil, err
+			}
 		}
 		tidy, err := o.flag("cleanup")
 		return ctc{pad, delimiter, tidy}, err

@@ -27,16 +27,41 @@ func quote(s string) string {
 	return strconv.Quote(s)
 }
 
+// reading counts what a file has of things that take more memory, or time, than their description.
+type reading struct {
+	patterns int // regular expressions
+	steps    int // elements of sequences
+	growth   int // of a text by the decoder
+}
+
+// The most of what is counted. A pattern takes up to 2 MiB.
+const (
+	maxPatterns = 16
+	maxSteps    = 200
+	maxGrowth   = 4096
+	maxTemplate = 4096 // special tokens of a template
+)
+
 // value is a value in a JSON file, and the path that leads to it.
 type value struct {
 	path string
 	raw  json.RawMessage
+	file *reading
 }
 
 // object is a JSON object's members.
 type object struct {
 	path    string
 	members map[string]json.RawMessage
+	file    *reading
+}
+
+// grow counts a step of the decoder, by which a text becomes up to factor times as long.
+func (o object) grow(factor int) error {
+	if o.file.growth *= factor; o.file.growth > maxGrowth {
+		return unsupported(fmt.Sprintf("%s: decoded texts may grow more than %d times", o.path, maxGrowth))
+	}
+	return nil
 }
 
 func (v value) fault(detail string) error { return input(v.path + ": " + detail) }
@@ -56,7 +81,7 @@ func decode[T any](v value, what string) (out T, err error) {
 
 func (v value) object() (object, error) {
 	m, err := decode[map[string]json.RawMessage](v, "an object")
-	return object{v.path, m}, err
+	return object{v.path, m, v.file}, err
 }
 
 func (v value) list() ([]value, error) {
@@ -66,12 +91,12 @@ func (v value) list() ([]value, error) {
 	}
 	list := make([]value, len(raws))
 	for i, raw := range raws {
-		list[i] = value{v.path + "[" + strconv.Itoa(i) + "]", raw}
+		list[i] = value{v.path + "[" + strconv.Itoa(i) + "]", raw, v.file}
 	}
 	return list, nil
 }
 
-func (o object) get(name string) value { return value{o.path + "." + name, o.members[name]} }
+func (o object) get(name string) value { return value{o.path + "." + name, o.members[name], o.file} }
 
 func (o object) text(name string) (string, error) { return decode[string](o.get(name), "a string") }
 
@@ -197,5 +222,5 @@ func parse(data []byte) (object, error) {
 	if err := json.Unmarshal(data, &members); err != nil {
 		return object{}, input("the file is not a JSON object: " + err.Error())
 	}
-	return object{"tokenizer", members}, nil
+	return object{"tokenizer", members, &reading{growth: 1}}, nil
 }

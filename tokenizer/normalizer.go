@@ -15,6 +15,9 @@ func (q sequence) normalize(t *aligned, s *scratch) error {
 		if err := n.normalize(t, s); err != nil {
 			return err
 		}
+		if err := t.grown(len(t.s)); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -265,6 +268,9 @@ func (n replace) normalize(t *aligned, _ *scratch) error {
 			at = t.at(end - 1)
 		}
 		t.emitSpan(n.content, at)
+		if err := t.grown(len(t.out)); err != nil {
+			return err
+		}
 		done = end
 	}
 	t.copy(done, len(t.s))

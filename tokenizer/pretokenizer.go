@@ -16,7 +16,10 @@ type stages []preTokenizer
 
 func (q stages) split(s *scratch) {
 	for _, p := range q {
-		p.split(s)
+		if p.split(s); s.err != nil {
+			return
+		}
+		s.err = s.text.grown(len(s.text.s))
 	}
 }
 

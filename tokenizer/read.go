@@ -125,7 +125,11 @@ func readSequence(o object, member string, depth int) ([]value, error) {
 	if depth >= maxDepth {
 		return nil, unsupported(fmt.Sprintf("%s: sequences contain sequences more than %d deep", o.path, maxDepth))
 	}
-	return o.get(member).list()
+	list, err := o.get(member).list()
+	if o.file.steps += len(list); o.file.steps > maxSteps {
+		return nil, unsupported(fmt.Sprintf("%s: sequences have more than %d elements", o.path, maxSteps))
+	}
+	return list, err
 }
 
 // readPattern reads {"String": …} or {"Regex": …}.
@@ -143,6 +147,9 @@ func readPattern(v value) (finder, error) {
 			source, err := o.text("Regex")
 			if err != nil {
 				return finder{}, err
+			}
+			if o.file.patterns++; o.file.patterns > maxPatterns {
+				return finder{}, unsupported(fmt.Sprintf("%s: there are more than %d patterns", o.path, maxPatterns))
 			}
 			return compile(source, o.path)
 		}

@@ -2,7 +2,6 @@ package tokenizer
 
 import (
 	"fmt"
-	"math"
 	"strings"
 )
 
@@ -36,6 +35,7 @@ func (t *Tokenizer) readAdded(v value) error {
 		}
 		a.id, a.normal = id, a.content
 		if a.normalized && t.normalizer != nil {
+			s.text.limit(len(a.content))
 			s.text.reset(a.content, 0)
 			if err := t.normalizer.normalize(&s.text, &s); err != nil {
 				return err
@@ -209,12 +209,16 @@ func readTemplate(v value, tokens object) ([]templatePiece, error) {
 		return nil, err
 	}
 	var pieces []templatePiece
+	n := 0
 	for _, v := range list {
 		piece, err := readTemplatePiece(v, tokens)
 		if err != nil {
 			return nil, err
 		}
 		pieces = append(pieces, piece)
+		if n += len(piece.ids); n > maxTemplate {
+			return nil, unsupported(fmt.Sprintf("%s: there are more than %d special tokens", v.path, maxTemplate))
+		}
 	}
 	return pieces, nil
 }
@@ -301,6 +305,9 @@ func (o object) side() (Side, error) {
 	return 0, o.get("direction").fault("expected Left or Right")
 }
 
+// maxPadding is the greatest length that a file can ask for.
+const maxPadding = 1 << 20
+
 func readPadding(v value) (*Padding, error) {
 	if v.isNull() {
 		return nil, nil
@@ -337,8 +344,8 @@ func readPadding(v value) (*Padding, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.Length > math.MaxInt32/16 || p.Multiple > math.MaxInt32/16 {
-		return nil, v.fault("a length of 2^27 or more is not supported")
+	if p.Length > maxPadding || p.Multiple > maxPadding {
+		return nil, unsupported(fmt.Sprintf("%s: a length of more than %d is not supported", v.path, maxPadding))
 	}
 	p.ID, p.Type = int32(id), int32(kind)
 	_, err = o.text("pad_token")

@@ -31,7 +31,8 @@ func readSentencePiece(data []byte) (*Tokenizer, error) {
 		t.vocabulary.tokens[int32(i)] = p.Text
 	}
 	t.vocabulary.size = len(f.Pieces)
-	return t, t.readProcessor(value{})
+	t.process(nil)
+	return t, nil
 }
 
 // runSentence encodes a text into e by SentencePiece, which has no words.

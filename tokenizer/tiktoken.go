@@ -144,7 +144,8 @@ func readTiktoken(data []byte, e tiktokenEncoding) (*Tokenizer, error) {
 		t.add(addedToken{content: content, normal: content, id: id, special: true})
 	}
 	t.match()
-	return t, t.readProcessor(value{})
+	t.process(nil)
+	return t, nil
 }
 
 // rankedMerges returns the merges of all pairs of tokens that together are a token.

@@ -3,7 +3,6 @@ package tokenizer
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
 	"os"
@@ -396,43 +395,6 @@ func mutate(r *rand.Rand, data []byte) []byte {
 		}
 	}
 	return out
-}
-
-// TestMutants loads damaged files, and uses those that can still be read. None may panic.
-func TestMutants(t *testing.T) {
-	n := 60
-	if testing.Short() {
-		n = 15
-	}
-	if v := os.Getenv("WEIR_TOKENIZER_MUTANTS"); v != "" {
-		fmt.Sscan(v, &n)
-	}
-	for _, name := range families(t) {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			data := family(t, name)
-			r := rand.New(rand.NewPCG(5, 6))
-			loaded := 0
-			for i := range n {
-				m := mutate(r, data)
-				k, err := LoadBytes(m)
-				if err != nil {
-					if !errors.Is(err, diag.ErrInput) && !errors.Is(err, diag.ErrUnsupported) {
-						t.Fatalf("mutant %d: the error is not typed: %v", i, err)
-					}
-					continue
-				}
-				loaded++
-				for range 3 {
-					text := randomText(r, []string{"word", "[CLS]"})
-					if e, err := k.EncodePair(text, "b c", Options{}); err == nil {
-						k.Decode(e.IDs)
-					}
-				}
-			}
-			t.Logf("%d of %d mutants loaded", loaded, n)
-		})
-	}
 }
 
 // TestMergesAsText loads files whose merges are strings, as older versions of the reference write them.

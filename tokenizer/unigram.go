@@ -99,14 +99,13 @@ func (n precompiled) normalize(t *aligned, s *scratch) error {
 	parts := n.table.Walk(t.s)
 	for parts.Next() {
 		if parts.Changed {
-			n.replace(t, &s.forms)
-			return nil
+			return n.replace(t, &s.forms)
 		}
 	}
 	return nil
 }
 
-func (n precompiled) replace(t *aligned, w *forming) {
+func (n precompiled) replace(t *aligned, w *forming) error {
 	w.begin(t, form{})
 	for i := range t.s {
 		w.from = append(w.from, int32(i))
@@ -119,6 +118,9 @@ func (n precompiled) replace(t *aligned, w *forming) {
 		}
 		if !parts.Changed {
 			continue
+		}
+		if err := t.grown(len(marks)); err != nil {
+			return err
 		}
 		more := len(marks) - before - utf8.RuneCountInString(t.s[parts.Begin:parts.End])
 		for i := range max(more, 0) {
@@ -133,4 +135,5 @@ func (n precompiled) replace(t *aligned, w *forming) {
 	}
 	w.pending, w.from, w.written = marks[:0], w.from[:0], 0
 	t.commit()
+	return nil
 }

@@ -53,7 +53,7 @@ for line in sys.stdin:
         e = t.encode(*texts, add_special_tokens=q["special"])
         out = lists(e, texts)
         out["text"], out["whole"] = t.decode(e.ids), t.decode(e.ids, skip_special_tokens=False)
-        out["parts"] = parts(e.ids)
+        out["parts"] = parts(e.ids) if q["stream"] else None
     except BaseException as x:  # panics of Rust too
         if isinstance(x, KeyboardInterrupt):
             raise
