@@ -302,8 +302,9 @@ func liveFamily(t *testing.T, python, name string, n int) {
 func asked(t *testing.T, k *Tokenizer, n int, name string, args ...string) iter.Seq2[*question, []byte] {
 	return func(yield func(*question, []byte) bool) {
 		cmd := exec.Command(name, args...)
-		cmd.Env = append(os.Environ(), "TOKENIZERS_PARALLELISM=false", "PYTHONIOENCODING=utf-8")
-		cmd.Stderr = os.Stderr
+		cmd.Env = append(os.Environ(), "TOKENIZERS_PARALLELISM=false", "PYTHONIOENCODING=utf-8", "RUST_BACKTRACE=0")
+		var said beginning
+		cmd.Stderr = &said
 		in, err := cmd.StdinPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -337,11 +338,20 @@ func asked(t *testing.T, k *Tokenizer, n int, name string, args ...string) iter.
 		lines.Buffer(nil, 1<<26)
 		for q := range sent {
 			if !lines.Scan() {
-				t.Fatal("the reference stopped", lines.Err())
+				cmd.Wait()
+				t.Fatalf("the reference stopped: %v\n%s", lines.Err(), said)
 			}
 			if !yield(&q, lines.Bytes()) {
 				return
 			}
 		}
 	}
+}
+
+// beginning keeps the first bytes that are written to it.
+type beginning []byte
+
+func (b *beginning) Write(data []byte) (int, error) {
+	*b = append(*b, data[:min(len(data), 4000-len(*b))]...)
+	return len(data), nil
 }
