@@ -33,7 +33,7 @@ from transformers.utils import logging as hf_logging  # noqa: E402
 hf_logging.set_verbosity_error()
 hf_logging.disable_progress_bar()
 MODELS = HERE / "models"
-SIZE = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48, max_position_embeddings=64)
+SIZE = dict(hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24, max_position_embeddings=64)
 OFFSET = {**SIZE, "max_position_embeddings": 66}
 SHORT = [t for t in TEXTS if 0 < len(t) < 100]
 ACTIVATIONS = {"identity": torch.nn.Identity, "sigmoid": torch.nn.Sigmoid}
@@ -248,7 +248,7 @@ def make_rerank_xlm_roberta():
 def make_text_distilbert():
     name = "text_distilbert"
     model = hf.DistilBertForSequenceClassification(hf.DistilBertConfig(
-        vocab_size=320, dim=32, n_layers=2, n_heads=4, hidden_dim=48, max_position_embeddings=64, **labels(["NEGATIVE", "POSITIVE"])))
+        vocab_size=320, dim=16, n_layers=2, n_heads=2, hidden_dim=24, max_position_embeddings=64, **labels(["NEGATIVE", "POSITIVE"])))
     store(name, model, pieces(types=False), 5, torch.bfloat16)
     record(name, text_cases(name, zero=False))
 
@@ -290,8 +290,8 @@ def make_more():
                      "[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1", types=True, lower=True)
     three = labels(["joy", "anger", "fear"])
     for name, model, tokenizer, seed in (
-            ("text_albert", hf.AlbertForSequenceClassification(hf.AlbertConfig(vocab_size=320, embedding_size=16, **three, **SIZE)), albert, 8),
-            ("text_electra", hf.ElectraForSequenceClassification(hf.ElectraConfig(vocab_size=320, embedding_size=16, **three, **SIZE)), pieces(), 9),
+            ("text_albert", hf.AlbertForSequenceClassification(hf.AlbertConfig(vocab_size=320, embedding_size=12, **three, **SIZE)), albert, 8),
+            ("text_electra", hf.ElectraForSequenceClassification(hf.ElectraConfig(vocab_size=320, embedding_size=12, **three, **SIZE)), pieces(), 9),
             ("text_mpnet", hf.MPNetForSequenceClassification(hf.MPNetConfig(vocab_size=320, layer_norm_eps=1e-5, **three, **OFFSET)),
              pieces(specials=("<pad>", "[UNK]", "<s>", "</s>", "<mask>"), types=False), 10)):
         store(name, model, tokenizer, seed)
