@@ -10,12 +10,10 @@
 package embed
 
 import (
-	"cmp"
 	"context"
 	"io/fs"
 	"maps"
 	"math"
-	"runtime"
 	"slices"
 
 	"github.com/weirml/weir"
@@ -204,7 +202,7 @@ func (m *Model) embed(ctx context.Context, prompt string, texts []string) ([][]f
 		}
 	}
 	list := make([]encoder.Text, len(texts))
-	err := parallel(ctx, len(texts), func(i int) (err error) {
+	err := encoder.Parallel(ctx, len(texts), func(i int) (err error) {
 		list[i], err = m.encoder.Encode(prompt + texts[i])
 		return err
 	})
@@ -239,32 +237,4 @@ func normalize(v []float32) {
 	for i := range v {
 		v[i] = float32(float64(v[i]) / n)
 	}
-}
-
-// parallel calls f for 0 to n−1 on as many goroutines as run at once. It returns the error of the least index, or that
-// of ctx.
-func parallel(ctx context.Context, n int, f func(i int) error) error {
-	errs := make([]error, n)
-	workers := max(1, min(n/8, runtime.GOMAXPROCS(0)))
-	work := func(first int) error {
-		for i := first; i < n && ctx.Err() == nil; i += workers {
-			errs[i] = f(i)
-		}
-		return nil
-	}
-	if workers == 1 {
-		work(0)
-	} else {
-		var group diag.Group
-		for first := range workers {
-			group.Go("reading texts", func() error { return work(first) })
-		}
-		if err := group.Wait(); err != nil {
-			return err
-		}
-	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return cmp.Or(errs...)
 }

@@ -19,6 +19,7 @@ type Settings struct {
 	lower   bool   // texts are lower-cased before the tokenizer's own steps
 	special bool   // special tokens are added
 	asFile  bool   // texts are truncated as the tokenizer's own file says
+	types   bool   // the model is told which of two texts a token is of
 	// Of model2vec's own folders:
 	characters int   // longer texts are cut; 0: not
 	unknown    int32 // the id of the unknown token, which is left out; −1: it is not
@@ -49,8 +50,16 @@ func (s *Settings) read(f *transformers.Folder, asked int) (*tokenizer.Tokenizer
 	return t, s.model2Vec(f, t)
 }
 
-// readLimits reads the number of tokens to which texts are truncated.
+// readLimits reads the number of tokens to which texts are truncated, and which inputs they become.
 func (s *Settings) readLimits(f *transformers.Folder) error {
+	var own struct {
+		Max    *float64 `json:"model_max_length"`
+		Inputs []string `json:"model_input_names"`
+	}
+	if _, err := f.JSON(path.Join(s.at, "tokenizer_config.json"), &own); err != nil {
+		return err
+	}
+	s.types = own.Inputs == nil || slices.Contains(own.Inputs, transformers.TokenTypes)
 	var sentence struct {
 		Max   *int `json:"max_seq_length"`
 		Lower bool `json:"do_lower_case"`
@@ -70,12 +79,6 @@ func (s *Settings) readLimits(f *transformers.Folder) error {
 	if sentence.Max != nil && *sentence.Max > 0 {
 		s.MaxTokens = *sentence.Max
 		return nil
-	}
-	var own struct {
-		Max *float64 `json:"model_max_length"`
-	}
-	if _, err := f.JSON(path.Join(s.at, "tokenizer_config.json"), &own); err != nil {
-		return err
 	}
 	if own.Max != nil && *own.Max >= 1 && *own.Max < limitless {
 		s.MaxTokens = int(*own.Max)
@@ -187,6 +190,22 @@ func (m *Model) Encode(text string) (Text, error) {
 		ids = slices.DeleteFunc(ids, func(id int32) bool { return id == m.unknown })
 	}
 	return Text{IDs: ids[:min(len(ids), m.MaxTokens)]}, err
+}
+
+// EncodePair returns the ids of two texts that the model reads together, and which of the two each is of. A pair that
+// is too long is truncated as the strategy says; an ErrInput if that is not possible.
+func (m *Model) EncodePair(first, second string, how tokenizer.Strategy) (Text, error) {
+	o := m.Encoding()
+	o.Truncation = &tokenizer.Truncation{Max: m.MaxTokens, Strategy: how}
+	e, err := m.tokens.EncodePair(first, second, o)
+	if err != nil {
+		return Text{}, err
+	}
+	t := Text{IDs: e.IDs}
+	if m.types {
+		t.Types = e.Types
+	}
+	return t, nil
 }
 
 // Encoding returns the options with which the tokenizer encodes texts for the model.

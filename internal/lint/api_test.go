@@ -19,7 +19,8 @@ import (
 // changes unnoticed, and checks that each has a comment.
 func TestAPI(t *testing.T) {
 	t.Chdir(root)
-	folders := []string{".", "array", "batch", "dlpack", "embed", "files", "metrics", "nn", "serve", "tokenizer", "train"}
+	folders := []string{".", "array", "batch", "classify", "dlpack", "embed", "files", "metrics", "nn", "serve",
+		"tokenizer", "train"}
 	for _, folder := range folders {
 		t.Run(folder, func(t *testing.T) { holdAPI(t, folder) })
 	}

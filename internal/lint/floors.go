@@ -188,6 +188,8 @@ var rooms = []Room{
 		May: []string{"weir", "tokenizer", "importer/*"}},
 	{Floor: 11, Name: "embed", Purpose: "texts to vectors, as sentence-transformers does",
 		May: []string{"weir", "tokenizer", "encoder", "importer/*"}},
+	{Floor: 11, Name: "classify", Purpose: "labels and scores of texts, as transformers' pipelines",
+		May: []string{"weir", "tokenizer", "encoder", "importer/*"}},
 	{Floor: 11, Name: "nn", Purpose: "layers, the store of their parameters, and networks as ONNX",
 		May: []string{"weir", "array"}},
 	// Elements of data are copied as tensors have them, and checkpoints written as tables of safetensors files.
@@ -206,7 +208,7 @@ var rooms = []Room{
 	{Floor: 13, Name: "examples/embeddings", Purpose: "an HTTP service that joins the requests of its clients",
 		May: []string{"weir", "array", "nn", "batch"}, Modules: []string{"net", "net/http", "syscall"}},
 	{Floor: 13, Name: "cmd/*", Purpose: "the commands", May: []string{"weir", "vulkan", "values", "conformance",
-		"embed", "files", "examples/digits/data", "memplan", "binpack", "manifest", "planpage"},
+		"embed", "classify", "files", "examples/digits/data", "memplan", "binpack", "manifest", "planpage"},
 		Modules: []string{"github.com/spf13/cobra", "syscall"}},
 	{Floor: 13, Name: "cmd/libweir", Purpose: "a C library for Python and other languages: the one room with cgo",
 		May:     []string{"weir", "array", "dlpack", "importer/*", "planpage"},
@@ -235,7 +237,7 @@ var rooms = []Room{
 	// A module of its own, so that programs that import Weir do not depend on gRPC.
 	{Floor: 13, Name: "serve", Purpose: "an inference server: the Open Inference Protocol over REST and gRPC, and " +
 		"its ledger",
-		May: []string{"weir", "batch", "embed", "metrics"},
+		May: []string{"weir", "batch", "embed", "classify", "metrics"},
 		Modules: []string{"net", "net/http", "net/http/pprof", "net/http/httptest", "os/signal", "syscall",
 			"github.com/prometheus/client_golang/prometheus",
 			"github.com/prometheus/client_golang/prometheus/collectors",
