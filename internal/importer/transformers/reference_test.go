@@ -15,26 +15,29 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// answers are a reference's results for a folder of the test data of package embed or classify.
+// answers are a reference's results for a folder of test data.
 type answers struct {
+	Left  bool     `json:"left"` // padding before a text must not change its answer
 	Cases []answer `json:"cases"`
 }
 
-// answer is the vectors or the logits of texts, with some files of the folder replaced; null removes one.
+// answer is what a model makes of texts, with some files of the folder replaced; null removes one.
 type answer struct {
 	Name    string             `json:"name"`
 	Files   map[string]*string `json:"files"`
 	IDs     [][]int64          `json:"ids"` // nil: the first case's
 	Vectors [][]float64        `json:"vectors"`
 	Logits  []json.RawMessage  `json:"logits"` // of a text, or of its tokens
+	States  []json.RawMessage  `json:"states"` // of tokens
 }
 
 // TestReference interprets the graph of each tiny model, for texts of several lengths in one batch, padded after and
-// before the text. The vectors are sentence-transformers', and the logits transformers', of each text alone.
+// before the text. The answers are those of transformers, and of sentence-transformers for vectors, for each text
+// alone.
 func TestReference(t *testing.T) {
-	for _, folder := range []string{"embed", "classify"} {
-		list, err := filepath.Glob("../../../" + folder + "/testdata/models/*.json")
-		if err != nil || len(list) < 15 {
+	for _, folder := range []string{"../../../embed", "../../../classify", "."} {
+		list, err := filepath.Glob(folder + "/testdata/models/*.json")
+		if err != nil || len(list) < 10 {
 			t.Fatalf("%d models of %s, %v", len(list), folder, err)
 		}
 		for _, name := range list {
@@ -47,19 +50,20 @@ func TestReference(t *testing.T) {
 				t.Fatal(err)
 			}
 			name = strings.TrimSuffix(name, ".json")
+			a.Left = a.Left || strings.Contains(folder, "embed") && relative(name)
 			for i, c := range a.Cases {
 				if c.IDs == nil {
 					c.IDs = a.Cases[0].IDs
 				}
-				if c.Vectors == nil && c.Logits == nil { // the first case's, aggregated otherwise
+				if c.Vectors == nil && c.Logits == nil && c.States == nil { // the first case's, aggregated otherwise
 					continue
 				}
-				if testing.Short() { // long texts take the interpreter seconds
+				if testing.Short() && folder != "." { // long texts take the interpreter seconds
 					c.shorten(i == 0 && slices.Contains([]string{"modernbert", "gemma3_text"}, filepath.Base(name)))
 				}
 				t.Run(filepath.Base(name)+"/"+c.Name, func(t *testing.T) {
 					t.Parallel()
-					c.compare(t, name)
+					c.compare(t, name, a.Left)
 				})
 			}
 		}
@@ -79,17 +83,14 @@ func (c *answer) shorten(long bool) {
 }
 
 // compare interprets a case.
-func (c answer) compare(t *testing.T, folder string) {
+func (c answer) compare(t *testing.T, folder string, left bool) {
 	files := overlaid(t, folder, c.Files)
 	m := parsed(t, files)
 	if asks(m, PromptTokens) {
 		t.Skip("package embed tests prompts that are left out, as it counts their tokens")
 	}
-	for _, left := range []bool{false, true} {
-		if left && (c.Logits != nil || !indifferent(folder)) { // a head reads the token that is first
-			continue
-		}
-		results, err := ir.Evaluate(m, batch(m, c.IDs, padding(files), left, c.Logits != nil), nil)
+	for _, left := range slices.Compact([]bool{false, left}) {
+		results, err := ir.Evaluate(m, batch(m, c.IDs, padding(files), left, c.Logits != nil && strings.Contains(folder, "classify")), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,11 +108,12 @@ func (c answer) want(t *testing.T, text int) (list []float64) {
 	if c.Vectors != nil {
 		return c.Vectors[text]
 	}
-	if json.Unmarshal(c.Logits[text], &list) == nil {
+	answer := append(c.Logits, c.States...)[text]
+	if json.Unmarshal(answer, &list) == nil {
 		return list
 	}
 	var tokens [][]float64
-	if err := json.Unmarshal(c.Logits[text], &tokens); err != nil {
+	if err := json.Unmarshal(answer, &tokens); err != nil {
 		t.Fatal(err)
 	}
 	return slices.Concat(tokens...)
@@ -137,8 +139,9 @@ func (c answer) of(result *tensor.Tensor, text int, left bool) (list []float64) 
 // separator is the id after which the second text of a pair begins, in the test data's tokenizers that have types.
 const separator = 3
 
-// indifferent reports whether padding before a text must not change its vector: positions are relative.
-func indifferent(name string) bool {
+// relative reports whether padding before a text must not change its vector, as positions are relative or follow from
+// the ids.
+func relative(name string) bool {
 	for _, kind := range []string{"modernbert", "nomic", "llama", "mistral", "qwen", "gemma", "t5", "roberta"} {
 		if strings.Contains(name, kind) {
 			return true
