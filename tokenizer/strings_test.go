@@ -147,7 +147,7 @@ func (q *question) repaired() []int {
 
 // randomQuestion returns a text, or two, and options. Most have none.
 func randomQuestion(r *rand.Rand, i int, words []string) question {
-	q := question{A: randomText(r, words), Special: true, Stream: i < 2000 || i%7 == 0}
+	q := question{A: randomText(r, words), Special: true, Stream: i < 1000 || i%7 == 0}
 	q.options = Options{Overflow: true, Truncation: &Truncation{Off: true}, Padding: &Padding{Off: true}}
 	sides, strategies := []string{"right", "left"}, []string{"longest_first", "only_first", "only_second"}
 	kind := i % 10
