@@ -12,7 +12,6 @@ import (
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/ops"
 	"github.com/weirml/weir/internal/sym"
-	"github.com/weirml/weir/internal/tensor"
 )
 
 // debertaBlock is a layer of DeBERTa 2 and 3.
@@ -103,7 +102,7 @@ func (g *graph) disentangled(scale float64) func(at string, q, k *ir.Value) *ir.
 		g.Fail(g.inConfig(diag.Inputf("%d buckets of distances up to %d", c.Buckets, most)))
 	}
 	g.Source = g.prefix + "encoder.rel_embeddings"
-	table := ops.SliceAxis(g.Builder, g.weight("encoder.rel_embeddings.weight", free, free), 0, none, sym.Const(2*span))
+	table := g.weight("encoder.rel_embeddings.weight", 2*span, free)
 	if strings.Contains(strings.ToLower(c.NormDistant), "layer_norm") {
 		table = g.norm(table, "encoder.LayerNorm")
 	}
@@ -115,9 +114,8 @@ func (g *graph) disentangled(scale float64) func(at string, q, k *ir.Value) *ir.
 		}
 		list[i] = min(max(d+span, 0), 2*span-1)
 	}
-	rows := ops.Gather(g.Builder, g.Constant(g.Name(g.Source+".rows"), tensor.Of(list...)), g.clampedDistances(most), 0)
 	one := sym.Const(1)
-	rows = ops.Reshape(g.Builder, rows, one, one, g.tokens(), g.tokens())
+	rows := ops.Reshape(g.Builder, g.byDistances(list, most), one, one, g.tokens(), g.tokens())
 	turned := ops.Transpose(g.Builder, rows, 0, 1, 3, 2)
 	key, query := "attention.self.pos_key_proj", "attention.self.pos_query_proj"
 	if c.Shared {

@@ -110,6 +110,8 @@ func (d decoder) attention(g *graph) func(i int64) *attention {
 		encodes, before, after = true, g.Window/2, g.Window/2
 	}
 	switch {
+	case g.Softcap < 0 || g.ScaleOf < 0:
+		g.Fail(g.inConfig(diag.Inputf("attn_logit_softcapping is %v, query_pre_attn_scalar %v", g.Softcap, g.ScaleOf)))
 	case g.Type == "gemma2" && (g.Softcap <= 0 || g.ScaleOf <= 0):
 		g.Fail(g.notYet("no attn_logit_softcapping or query_pre_attn_scalar"))
 	case g.Type == "gemma3_text":

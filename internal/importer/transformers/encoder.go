@@ -85,7 +85,7 @@ func (g *graph) biased() func(int64) *attention {
 	if g.Type == "mpnet" {
 		g.Source = g.prefix + "encoder.relative_attention_bias"
 		table := g.weight("encoder.relative_attention_bias.weight", g.Buckets, g.Heads)
-		a.bias = g.sharedBias(g.relativeBias(table, true, 128))
+		a.bias = g.sharedBias(g.biases(table, g.buckets(g.Buckets, 128)))
 	}
 	return func(int64) *attention { return a }
 }

@@ -127,6 +127,9 @@ func (g *graph) load(at string) {
 		g.Fail(err)
 	}
 	g.at = at
+	if g.Layers < 1 {
+		g.Fail(g.inConfig(diag.Inputf("%d layers", g.Layers)))
+	}
 	if v := g.Version; v != "" {
 		g.Module.Meta["producer"] = "transformers " + v
 	}

@@ -60,7 +60,7 @@ func (g *graph) layers(x *ir.Value, b *block, of func(i int64) *attention) *ir.V
 // is not bounded by the checkpoint's size.
 const layerClaim = 16 << 10
 
-// claimLayer claims the memory of a layer's part of the graph.
+// claimLayer claims the memory of the part of the graph that a layer, or a module, adds.
 func (g *graph) claimLayer() {
 	if err := g.folder.claim.Take(layerClaim); err != nil {
 		g.Fail(err)

@@ -62,6 +62,9 @@ func (g *graph) modernAttention(sliding bool, size int64) *attention {
 	theta := or(g.GlobalTheta, 160000)
 	if sliding {
 		near := or(g.Local, 128) / 2
+		if near < 0 {
+			g.Fail(g.inConfig(diag.Inputf("local_attention is %d", g.Local)))
+		}
 		a.seen, theta = g.window(near, near), or(g.LocalRopeTheta, 10000)
 	}
 	a.turn = g.rotation(g.turningOf(sliding, theta), size)

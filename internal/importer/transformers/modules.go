@@ -104,6 +104,7 @@ func (g *graph) sentence(list []Module) *ir.Value {
 // after builds the modules after the first, whose result is x.
 func (g *graph) after(list []Module, x *ir.Value) *ir.Value {
 	for _, m := range list[1:] {
+		g.claimLayer()
 		x = g.stage(m, x)
 	}
 	if len(x.Type.Shape) != 2 {

@@ -53,6 +53,9 @@ func (g *graph) nomic(theta float64) *ir.Value {
 	g.prefix = g.tensors.prefix("embeddings.word_embeddings.weight")
 	for i := range g.Layers {
 		at := fmt.Sprintf(nomicBlock.layer, i)
+		if !g.tensors.has(g.prefix + at + "self_attn.all.weight") {
+			break
+		}
 		g.splitIf(at+"self_attn.all", at+nomicBlock.query, at+nomicBlock.key, at+nomicBlock.value)
 		g.splitIf(at+"mlp.wide", at+nomicBlock.up, at+nomicBlock.gate)
 	}

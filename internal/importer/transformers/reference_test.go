@@ -90,7 +90,8 @@ func (c answer) compare(t *testing.T, folder string, left bool) {
 		t.Skip("package embed tests prompts that are left out, as it counts their tokens")
 	}
 	for _, left := range slices.Compact([]bool{false, left}) {
-		results, err := ir.Evaluate(m, batch(m, c.IDs, padding(files), left, c.Logits != nil && strings.Contains(folder, "classify")), nil)
+		pairs := c.Logits != nil && strings.Contains(folder, "classify")
+		results, err := ir.Evaluate(m, batch(m, c.IDs, padding(files), left, pairs), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,18 +15,14 @@ const mostDistance = 1 << 16
 
 // bucket returns the row of a table of biases for a key at a distance after the query: near distances have rows of
 // their own, farther ones share them by their logarithm, and those from most on share the last (Raffel et al.,
-// Exploring the limits of transfer learning, 2020). With both, keys before and after the query have half of the rows
-// each; else keys after it share a row. Arithmetic is in f32, which decides at the bounds between rows.
-func bucket(distance, buckets, most int64, both bool) int64 {
+// Exploring the limits of transfer learning, 2020). Keys before and after the query have half of the rows each.
+// Arithmetic is in f32, which decides at the bounds between rows.
+func bucket(distance, buckets, most int64) int64 {
 	first := int64(0)
-	if both {
-		if buckets /= 2; distance > 0 {
-			first = buckets
-		}
-		distance = max(distance, -distance)
-	} else {
-		distance = max(-distance, 0)
+	if buckets /= 2; distance > 0 {
+		first = buckets
 	}
+	distance = max(distance, -distance)
 	exact := buckets / 2
 	if distance < exact {
 		return first + distance
@@ -36,22 +32,30 @@ func bucket(distance, buckets, most int64, both bool) int64 {
 	return first + min(exact+int64(share), buckets-1)
 }
 
-// relativeBias returns the biases that attention adds to its scores, [1, heads, tokens, tokens], from a table of
-// [buckets, heads].
-func (g *graph) relativeBias(table *ir.Value, both bool, most int64) *ir.Value {
-	rows, _ := table.Type.Shape[0].Const()
+// buckets returns the row of a table of so many biases for each query and key, [tokens, tokens].
+func (g *graph) buckets(rows, most int64) *ir.Value {
 	if rows < 4 || most <= rows/2 || most > mostDistance {
-		g.Fail(diag.Inputf("%d buckets for distances up to %d", rows, most).AtFile(g.folder.name))
+		g.Fail(g.inConfig(diag.Inputf("%d buckets for distances up to %d", rows, most)))
 	}
 	list := make([]int64, 2*most+1)
 	for i := range list {
-		list[i] = bucket(int64(i)-most, rows, most, both)
+		list[i] = bucket(int64(i)-most, rows, most)
 	}
-	buckets := g.Constant(g.Name(g.Source+".buckets"), tensor.Of(list...))
-	byDistance := ops.Gather(g.Builder, table, buckets, 0) // [2·most+1, heads]
-	near := g.clampedDistances(most)
-	bias := ops.Gather(g.Builder, byDistance, near, 0) // [tokens, tokens, heads]
-	bias = ops.Transpose(g.Builder, bias, 2, 0, 1)
+	return g.byDistances(list, most)
+}
+
+// byDistances returns the element of a list for key − query + most, with distances limited to most, of each query and
+// key, [tokens, tokens].
+func (g *graph) byDistances(list []int64, most int64) *ir.Value {
+	if err := g.folder.claim.Take(8 * int64(len(list))); err != nil {
+		g.Fail(err)
+	}
+	return ops.Gather(g.Builder, g.Constant(g.Name(g.Source+".rows"), tensor.Of(list...)), g.clampedDistances(most), 0)
+}
+
+// biases returns what attention adds to its scores, [1, heads, tokens, tokens], from a table of [buckets, heads].
+func (g *graph) biases(table, buckets *ir.Value) *ir.Value {
+	bias := ops.Transpose(g.Builder, ops.Gather(g.Builder, table, buckets, 0), 2, 0, 1)
 	return ops.Reshape(g.Builder, bias, sym.Const(1), bias.Type.Shape[0], g.tokens(), g.tokens())
 }
 

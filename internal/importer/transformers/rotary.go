@@ -67,7 +67,7 @@ const mostSize = 1 << 16
 // frequencies returns the angle of each pair of a head's elements from one position to the next (Su et al., RoFormer,
 // 2021), and the factor of cosines and sines. Arithmetic is in f32 where transformers' is.
 func (t turning) frequencies(size int64) ([]float32, float64, error) {
-	if size < 2 || size > mostSize || t.Theta <= 0 || !(t.Partial > 0 && t.Partial <= 1) {
+	if size < 2 || size > mostSize || t.Theta <= 0 || !(float64(size)*t.Partial >= 2 && t.Partial <= 1) {
 		return nil, 0, diag.Inputf("rotary embedding of %d elements, %v of them, with the base %v", size, t.Partial,
 			t.Theta)
 	}
@@ -85,7 +85,9 @@ func (t turning) frequencies(size int64) ([]float32, float64, error) {
 		return nil, 0, diag.Unsupportedf("rotary embedding of the type %q", kind).
 			WithFix("an ONNX export of the model can be read")
 	}
-	if !(t.Factor >= 1) || !(t.Original >= 1) {
+	t.Fast, t.Slow = or(t.Fast, 32), or(t.Slow, 1)
+	if t.Factor < 1 || t.Original < 1 || kind == "llama3" && !(0 < t.Low && t.Low < t.High) ||
+		kind == "yarn" && (t.Theta <= 1 || t.Fast <= 0 || t.Slow <= 0) {
 		return nil, 0, diag.Inputf("rotary embedding of the type %q with the factor %v for texts of %v tokens", kind,
 			t.Factor, t.Original)
 	}
@@ -122,7 +124,7 @@ func yarn(t turning, list []float32) float64 {
 	pair := func(turns float64) float64 { // the pair that has so many turns
 		return size * math.Log(t.Original/(turns*2*math.Pi)) / (2 * math.Log(t.Theta))
 	}
-	low, high := pair(or(t.Fast, 32)), pair(or(t.Slow, 1))
+	low, high := pair(t.Fast), pair(t.Slow)
 	if t.Truncate == nil || *t.Truncate {
 		low, high = math.Floor(low), math.Ceil(high)
 	}

@@ -37,10 +37,12 @@ func (g *graph) t5() *ir.Value {
 	}
 	g.Source = at
 	x := g.full(ops.Gather(g.Builder, g.stored(at, free, free), g.ids, 0))
+	g.Source = g.prefix + "encoder.relative_attention"
+	buckets := g.buckets(g.Buckets, g.MostFar)
 	bias := func(at string, _, _ *ir.Value) *ir.Value {
 		g.Source = g.prefix + at + "layer.0.SelfAttention.relative_attention_bias"
 		table := g.weight(at+"layer.0.SelfAttention.relative_attention_bias.weight", g.Buckets, g.Heads)
-		return g.relativeBias(table, true, g.MostFar)
+		return g.biases(table, buckets)
 	}
 	if g.Type != "umt5" {
 		bias = g.sharedBias(bias(fmt.Sprintf(b.layer, 0), nil, nil))
