@@ -57,6 +57,7 @@ type Model struct {
 	config  config
 	labels  []string
 	prefix  string // the prompt of pairs
+	unknown string // the token of what the vocabulary has not; "": there is none
 }
 
 // Load reads a model: a folder that transformers or sentence-transformers wrote, or an ONNX file with tokenizer.json

@@ -81,7 +81,35 @@ func (m *Model) settings(f *transformers.Folder) error {
 		return diag.Unsupportedf("a classifier that is a language model (%s)", a[0]).AtFile(c.at).
 			WithFix("models ForSequenceClassification and ForTokenClassification are supported")
 	}
-	return m.crossEncoder(f)
+	if err := m.crossEncoder(f); err != nil {
+		return err
+	}
+	return m.unknownToken(f)
+}
+
+// unknownToken reads the token that stands for what the vocabulary has not.
+func (m *Model) unknownToken(f *transformers.Folder) error {
+	at := path.Dir(m.config.at)
+	for _, name := range []string{"tokenizer_config.json", "special_tokens_map.json"} {
+		var own struct {
+			Unknown json.RawMessage `json:"unk_token"`
+		}
+		if _, err := f.JSON(path.Join(at, name), &own); err != nil {
+			return err
+		}
+		if len(own.Unknown) == 0 {
+			continue
+		}
+		token := struct {
+			Content string `json:"content"`
+		}{}
+		if json.Unmarshal(own.Unknown, &token) != nil {
+			json.Unmarshal(own.Unknown, &token.Content)
+		}
+		m.unknown = token.Content
+		return nil
+	}
+	return nil
 }
 
 // names returns the names of a model's labels, n of them. It refuses a config.json that names others.

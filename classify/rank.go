@@ -60,7 +60,7 @@ func (m *Model) Predict(ctx context.Context, pairs []Pair, f Function) ([][]floa
 		return nil, err
 	}
 	out, err := m.logits(ctx, len(pairs), func(i int) (encoder.Text, error) {
-		return m.encoder.EncodePair(m.prefix+pairs[i].Text, pairs[i].Second, tokenizer.LongestFirst)
+		return m.encoder.EncodePair(m.prefix+pairs[i].Text, pairs[i].Second, tokenizer.Truncation{})
 	})
 	if err != nil {
 		return nil, err

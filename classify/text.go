@@ -34,7 +34,7 @@ func (m *Model) encode(p Pair) (encoder.Text, error) {
 	if p.Second == "" {
 		return m.encoder.Encode(p.Text)
 	}
-	return m.encoder.EncodePair(p.Text, p.Second, tokenizer.LongestFirst)
+	return m.encoder.EncodePair(p.Text, p.Second, tokenizer.Truncation{})
 }
 
 // classify returns the labels of n texts; encode returns the ids of each.

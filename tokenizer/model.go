@@ -68,13 +68,14 @@ func (m *wordLevel) tokenize(dst []token, piece string, _ *modelScratch) ([]toke
 type wordPiece struct {
 	vocabulary *vocabulary
 	following  map[string]int32 // the tokens that follow others, without their prefix
+	prefix     string           // of the tokens that follow others
 	unknown    string
 	limit      int // the most characters of a piece that is not unknown
 	longest    int // bytes of the longest token
 }
 
 func newWordPiece(v *vocabulary, unknown, prefix string, limit int) *wordPiece {
-	m := &wordPiece{vocabulary: v, following: v.ids, unknown: unknown, limit: limit}
+	m := &wordPiece{vocabulary: v, following: v.ids, prefix: prefix, unknown: unknown, limit: limit}
 	if prefix != "" {
 		m.following = make(map[string]int32, len(v.ids)/4)
 	}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 
@@ -273,8 +274,32 @@ func (t *Tokenizer) decode(ids []int32, skip bool) string {
 		}
 		tokens = append(tokens, token)
 	}
-	if t.decoder == nil {
+	return t.join(tokens)
+}
+
+// DecodeTokens returns the text of tokens, which need not be in the vocabulary: what the reference's decoder makes of
+// them.
+func (t *Tokenizer) DecodeTokens(tokens []string) string { return t.join(slices.Clone(tokens)) }
+
+// join returns the text of tokens, and may change the slice.
+func (t *Tokenizer) join(tokens []string) string {
+	switch {
+	case t.sentence != nil:
+		return strings.TrimPrefix(strings.ReplaceAll(strings.Join(tokens, ""), "▁", " "), " ")
+	case t.decoder == nil:
 		return strings.Join(tokens, " ")
 	}
 	return strings.Join(t.decoder.decode(tokens), "")
+}
+
+// ContinuingPrefix returns what the tokens that continue a word begin with, as ## in WordPiece; "" if the model does
+// not tell them apart.
+func (t *Tokenizer) ContinuingPrefix() string {
+	switch m := t.model.(type) {
+	case *wordPiece:
+		return m.prefix
+	case *bpe:
+		return m.prefix
+	}
+	return ""
 }

@@ -15,11 +15,12 @@ import (
 type Settings struct {
 	MaxTokens int // the most tokens of a text, special ones included
 
-	at      string // the folder of the tokenizer
-	lower   bool   // texts are lower-cased before the tokenizer's own steps
-	special bool   // special tokens are added
-	asFile  bool   // texts are truncated as the tokenizer's own file says
-	types   bool   // the model is told which of two texts a token is of
+	at      string         // the folder of the tokenizer
+	lower   bool           // texts are lower-cased before the tokenizer's own steps
+	special bool           // special tokens are added
+	asFile  bool           // texts are truncated as the tokenizer's own file says
+	types   bool           // the model is told which of two texts a token is of
+	side    tokenizer.Side // that is truncated
 	// Of model2vec's own folders:
 	characters int   // longer texts are cut; 0: not
 	unknown    int32 // the id of the unknown token, which is left out; −1: it is not
@@ -55,9 +56,13 @@ func (s *Settings) readLimits(f *transformers.Folder) error {
 	var own struct {
 		Max    *float64 `json:"model_max_length"`
 		Inputs []string `json:"model_input_names"`
+		Side   string   `json:"truncation_side"`
 	}
 	if _, err := f.JSON(path.Join(s.at, "tokenizer_config.json"), &own); err != nil {
 		return err
+	}
+	if own.Side == "left" {
+		s.side = tokenizer.Left
 	}
 	s.types = own.Inputs == nil || slices.Contains(own.Inputs, transformers.TokenTypes)
 	var sentence struct {
@@ -193,10 +198,11 @@ func (m *Model) Encode(text string) (Text, error) {
 }
 
 // EncodePair returns the ids of two texts that the model reads together, and which of the two each is of. A pair that
-// is too long is truncated as the strategy says; an ErrInput if that is not possible.
-func (m *Model) EncodePair(first, second string, how tokenizer.Strategy) (Text, error) {
+// is too long is truncated as cut says, to MaxTokens; an ErrInput if that is not possible.
+func (m *Model) EncodePair(first, second string, cut tokenizer.Truncation) (Text, error) {
 	o := m.Encoding()
-	o.Truncation = &tokenizer.Truncation{Max: m.MaxTokens, Strategy: how}
+	cut.Max, cut.Side = m.MaxTokens, m.side
+	o.Truncation = &cut
 	e, err := m.tokens.EncodePair(first, second, o)
 	if err != nil {
 		return Text{}, err
@@ -212,7 +218,7 @@ func (m *Model) EncodePair(first, second string, how tokenizer.Strategy) (Text, 
 func (m *Model) Encoding() tokenizer.Options {
 	o := tokenizer.Options{NoSpecial: !m.special, Padding: &tokenizer.Padding{Off: true}}
 	if !m.asFile {
-		o.Truncation = &tokenizer.Truncation{Max: m.MaxTokens}
+		o.Truncation = &tokenizer.Truncation{Max: m.MaxTokens, Side: m.side}
 	}
 	return o
 }
