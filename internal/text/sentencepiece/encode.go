@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	space       = "\u2581" // stands for a space in pieces
+	space       = unigram.Space
 	replacement = "\ufffd"
 )
 
@@ -23,6 +23,7 @@ type Encoder struct {
 	always   *unigram.Trie // the user-defined symbols; nil: none
 	reserved *unigram.Trie // the pieces that no text contains
 	pieces   *unigram.Trie // the others
+	shadowed bool          // a piece is reserved too
 	unknown  int32
 	bytes    [256]int32
 	plain    [utf8.RuneSelf]bool // bytes that stay as they are before another one of ASCII
@@ -101,10 +102,12 @@ func NewEncoder(f *File) (*Encoder, error) {
 	case BPE:
 		scores := make([]float32, len(f.Pieces))
 		unused := make([]bool, len(f.Pieces))
+		texts := make([]string, len(f.Pieces))
 		for i, p := range f.Pieces {
-			scores[i], unused[i] = p.Score, p.Type == Unused
+			scores[i], unused[i], texts[i] = p.Score, p.Type == Unused, p.Text
+			e.shadowed = e.shadowed || e.pieces.Find(p.Text) >= 0 && e.reserved.Find(p.Text) >= 0
 		}
-		e.merges = unigram.NewMerges(e.pieces, scores, unused)
+		e.merges = unigram.NewMerges(e.pieces, texts, scores, unused, e.always)
 	}
 	return e, err
 }
@@ -244,7 +247,7 @@ func (e *Encoder) Encode(tokens []Token, text string, s *Scratch) ([]Token, erro
 	case Unigram:
 		s.cut, err = e.unigram.Encode(s.cut, normalized, &s.lattice)
 	case BPE:
-		s.cut = e.merges.Encode(s.cut, normalized, e.always, &s.symbols)
+		s.cut = e.merges.Encode(s.cut, normalized, &s.symbols)
 	case Word:
 		s.cut = e.words(s.cut, normalized)
 	default:
@@ -266,7 +269,10 @@ func (e *Encoder) Encode(tokens []Token, text string, s *Scratch) ([]Token, erro
 		return tokens, nil
 	}
 	for _, t := range s.cut {
-		id := e.Find(normalized[t.Begin:t.End])
+		id := t.ID
+		if id < 0 || e.shadowed {
+			id = e.Find(normalized[t.Begin:t.End])
+		}
 		last := len(tokens) - 1
 		switch {
 		case id == e.unknown && e.file.ByteFallback:
