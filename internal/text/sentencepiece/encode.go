@@ -22,18 +22,19 @@ type Encoder struct {
 	merges   *unigram.Merges
 	always   *unigram.Trie // the user-defined symbols; nil: none
 	reserved *unigram.Trie // the pieces that no text contains
-	pieces   *unigram.Trie // the others
+	pieces   *unigram.Trie // the others; nil for Unigram, whose model has them
 	shadowed bool          // a piece is reserved too
 	unknown  int32
 	bytes    [256]int32
-	plain    [utf8.RuneSelf]bool // bytes that stay as they are before another one of ASCII
+	plain    [utf8.RuneSelf]bool // bytes that stay as they are before another one of ASCII; a space is none
+	spaces   bool                // a space stays as it is too
 }
 
 // findPlain sets plain: no key and no user-defined symbol is such a byte, or begins with it and a byte of ASCII.
 func (e *Encoder) findPlain() {
 	for c := byte(1); c < utf8.RuneSelf; c++ {
 		one := string([]byte{c})
-		e.plain[c] = c != ' ' && (e.always == nil || e.always.Step(0, c) < 0)
+		e.plain[c] = e.always == nil || e.always.Step(0, c) < 0
 		if e.charsmap == nil || !e.plain[c] || !e.charsmap.Begins(one) {
 			continue
 		}
@@ -43,6 +44,7 @@ func (e *Encoder) findPlain() {
 			e.plain[c] = e.plain[c] && !e.charsmap.Begins(one+string([]byte{d}))
 		}
 	}
+	e.spaces, e.plain[' '] = e.plain[' '], false
 }
 
 // NewEncoder returns the encoder of a file, which the caller does not change any more. Its error is an ErrInput.
@@ -91,8 +93,10 @@ func NewEncoder(f *File) (*Encoder, error) {
 	if e.reserved, err = unigram.NewTrie(reserved); err != nil {
 		return nil, err
 	}
-	if e.pieces, err = unigram.NewTrie(pieces); err != nil {
-		return nil, err
+	if f.Algorithm != Unigram {
+		if e.pieces, err = unigram.NewTrie(pieces); err != nil {
+			return nil, err
+		}
 	}
 	e.findPlain()
 	switch f.Algorithm {
@@ -188,18 +192,20 @@ func (e *Encoder) normalize(s *Scratch, text string, m *charsmap.Map, spec *Norm
 		if int64(len(s.Normalized)) > max(growthAlways, min(int64(len(text))*growthPerByte, 1<<30)) {
 			return fault("a text of %d bytes becomes one of more than %d", len(text), len(s.Normalized))
 		}
-		begin := at
-		for m == e.charsmap && at < len(text) && text[at] < utf8.RuneSelf && e.plain[text[at]] &&
-			(at+1 == len(text) || text[at+1] < utf8.RuneSelf) {
-			s.origins = append(s.origins, int32(at))
-			at++
+		if begin := at; m == e.charsmap {
+			if at = e.plainRun(text, at); at > begin {
+				s.Normalized = append(s.Normalized, text[begin:at]...)
+				for i := begin; i < at; i++ {
+					s.origins = append(s.origins, int32(i))
+				}
+				afterSpace = false
+				continue
+			}
 		}
-		if at > begin {
-			s.Normalized = append(s.Normalized, text[begin:at]...)
-			afterSpace = false
-			continue
+		with, n := " ", 1
+		if m != e.charsmap || !e.spaces || text[at] != ' ' || at+1 < len(text) && text[at+1] >= utf8.RuneSelf {
+			with, n = e.prefix(m, text[at:])
 		}
-		with, n := e.prefix(m, text[at:])
 		if afterSpace {
 			with = strings.TrimLeft(with, " ")
 		}
@@ -229,6 +235,17 @@ func (e *Encoder) normalize(s *Scratch, text string, m *charsmap.Map, spec *Norm
 	}
 	s.origins = append(s.origins, int32(at))
 	return nil
+}
+
+// plainRun returns the end of the bytes from a place on that stay as they are.
+func (e *Encoder) plainRun(text string, at int) int {
+	for at < len(text) && text[at] < utf8.RuneSelf && e.plain[text[at]] {
+		if at+1 < len(text) && text[at+1] >= utf8.RuneSelf {
+			break
+		}
+		at++
+	}
+	return at
 }
 
 // Encode appends the pieces of text to tokens. Bytes that are not UTF-8 are U+FFFD. Its error is an ErrInput if the
@@ -271,7 +288,7 @@ func (e *Encoder) Encode(tokens []Token, text string, s *Scratch) ([]Token, erro
 	for _, t := range s.cut {
 		id := t.ID
 		if id < 0 || e.shadowed {
-			id = e.Find(normalized[t.Begin:t.End])
+			id = e.find(normalized[t.Begin:t.End])
 		}
 		last := len(tokens) - 1
 		switch {
@@ -352,8 +369,8 @@ func (e *Encoder) words(cut []unigram.Token, text string) []unigram.Token {
 	return cut
 }
 
-// Find returns the id of a piece, or the unknown piece's.
-func (e *Encoder) Find(piece string) int32 {
+// find returns the id of a piece of a model other than Unigram, or the unknown piece's.
+func (e *Encoder) find(piece string) int32 {
 	if id := e.reserved.Find(piece); id >= 0 {
 		return id
 	}

@@ -4,6 +4,7 @@ package unigram
 
 import (
 	"fmt"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/weirml/weir/internal/diag"
@@ -120,20 +121,26 @@ func (m *Model) Encode(tokens []Token, text string, l *Lattice) ([]Token, error)
 	if err := m.forward(text, l); err != nil {
 		return tokens, err
 	}
-	l.path = l.path[:0]
+	first, unknown := len(tokens), int32(m.options.Unknown)
+	joined := !m.split()
 	for end := int32(len(text)); end > 0; {
 		n := &l.nodes[end]
-		k := len(l.path)
-		if k > 0 && int(n.id) == m.options.Unknown && int(l.path[k-1].ID) == m.options.Unknown && !m.split() {
-			l.path[k-1].Begin = n.begin
+		k := len(tokens)
+		if k > first && n.id == unknown && joined && tokens[k-1].ID == unknown {
+			tokens[k-1].Begin = n.begin
 		} else {
-			l.path = append(l.path, Token{n.id, n.begin, end})
+			tokens = append(tokens, Token{n.id, n.begin, end})
 		}
 		end = n.begin
 	}
-	for i := len(l.path) - 1; i >= 0; i-- {
-		t := l.path[i]
-		if int(t.ID) == m.options.Unknown {
+	slices.Reverse(tokens[first:])
+	if !slices.ContainsFunc(tokens[first:], func(t Token) bool { return t.ID == unknown }) {
+		return tokens, nil
+	}
+	l.path = append(l.path[:0], tokens[first:]...)
+	tokens = tokens[:first]
+	for _, t := range l.path {
+		if t.ID == unknown {
 			var done bool
 			if tokens, done = m.spell(tokens, text, t); done {
 				continue
