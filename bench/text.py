@@ -1,7 +1,7 @@
-"""Times the package tokenizer beside PyPI's tokenizers, on one thread: python bench/text.py [TOKENIZER.JSON...]
+"""Times the package tokenizer beside PyPI's tokenizers and Go's sugarme/tokenizer, on one thread: python bench/text.py [TOKENIZER.JSON...]
 
-It runs in a Python with tokenizers 0.23.3 and prints the best of ten times for a sentence and for 200 of them, of ids alone and of
-whole encodings. Without files it takes those of the tests.
+It runs in a Python with tokenizers 0.23.3 and prints the best of several times for a sentence and for 200 of them, of ids alone and of
+whole encodings, which alone sugarme/tokenizer makes; it cannot read some files. Without files it takes those of the tests.
 """
 
 import gzip
@@ -10,6 +10,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 import time
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -23,10 +24,23 @@ FAMILIES = ROOT / "tokenizer/testdata/families"
 CALLS = {"AppendIDs": "encode_batch_fast", "Encode": "encode_batch"}
 
 
+def content(name):
+    return pathlib.Path(name).read_text() if "/" in name else gzip.decompress((FAMILIES / f"{name}.json.gz").read_bytes()).decode()
+
+
+def sugarme(name):
+    """Nanoseconds and allocations of a text, by its length; nothing if the file or the module cannot be read."""
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        file.write(content(name))
+        file.flush()
+        out = subprocess.run(["go", "run", ".", file.name, SENTENCE], cwd=ROOT / "bench/sugarme", capture_output=True, text=True,
+                             env={**os.environ, "GOMAXPROCS": "1"})
+    return {} if out.returncode else {length: (float(ns), int(n)) for length, ns, n in map(str.split, out.stdout.splitlines())}
+
+
 def reference(name):
-    """Nanoseconds of a text, by its length and our call; the number of tokens."""
-    text = pathlib.Path(name).read_text() if "/" in name else gzip.decompress((FAMILIES / f"{name}.json.gz").read_bytes()).decode()
-    tokenizer = Tokenizer.from_str(text)
+    """Nanoseconds of a text, by its length and our call."""
+    tokenizer = Tokenizer.from_str(content(name))
     out = {}
     for length, text in (("short", SENTENCE), ("long", SENTENCE * 200)):
         batch = [text] * (200 if length == "short" else 3)
@@ -50,9 +64,14 @@ def ours(name):
 
 
 if __name__ == "__main__":
-    print("| tokenizer | text | call | Weir, µs | tokenizers, µs | times as fast | allocations |\n|---|---|---|---|---|---|---|")
+    print("| tokenizer | text | call | Weir, µs | tokenizers, µs | times as fast | sugarme, µs | times as fast | allocations | sugarme's |\n"
+          "|---|---|---|---|---|---|---|---|---|---|")
     for name in sys.argv[1:] or ["bert_uncased", "roberta", "llama3", "t5"]:
-        theirs = reference(name)
+        theirs, go = reference(name), sugarme(name)
         for (length, call), (ns, allocations) in ours(name).items():
             other = theirs[length, call]
-            print(f"| {pathlib.Path(name).parent.name or name} | {length} | {call} | {ns / 1e3:.1f} | {other / 1e3:.1f} | {other / ns:.1f} | {allocations} |")
+            third = ["", "", ""]
+            if call == "Encode" and length in go:
+                third = [f"{go[length][0] / 1e3:.1f}", f"{go[length][0] / ns:.0f}", str(go[length][1])]
+            print(f"| {pathlib.Path(name).parent.name or name} | {length} | {call} | {ns / 1e3:.1f} | {other / 1e3:.1f} | {other / ns:.1f} |",
+                  f"{third[0]} | {third[1]} | {allocations} | {third[2]} |")
