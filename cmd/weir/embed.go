@@ -78,6 +78,9 @@ func (c *cli) embed(ctx context.Context, f *embedFlags, model string, texts []st
 			return err
 		}
 	}
+	if _, err := os.Stat(model); err != nil {
+		return named(err)
+	}
 	options, _, err := f.options()
 	if err != nil {
 		return err
@@ -89,7 +92,7 @@ func (c *cli) embed(ctx context.Context, f *embedFlags, model string, texts []st
 	m, err := embed.Load(ctx, model, f.Options)
 	bar.finish()
 	if err != nil {
-		return named(err)
+		return err
 	}
 	defer m.Close()
 	vectors, err := m.Embed(ctx, texts)

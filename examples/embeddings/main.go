@@ -1,5 +1,5 @@
-// Command embeddings is an HTTP service that turns strings into vectors. It joins the requests of many clients into
-// runs.
+// Command embeddings is an HTTP service that turns texts into vectors with a model of sentence-transformers. Texts of
+// all clients share runs.
 package main
 
 import (
@@ -11,9 +11,11 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
-	"runtime"
 	"syscall"
 	"time"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/embed"
 )
 
 // deadline is the longest that a request may take.
@@ -21,8 +23,9 @@ const deadline = 5 * time.Second
 
 func main() {
 	listen := flag.String("listen", "localhost:8080", "address to listen on")
-	wait := flag.Duration("wait", 2*time.Millisecond, "how long a text waits for others to be in its run")
-	cores := flag.Int("cores", runtime.GOMAXPROCS(0), "cores to use")
+	model := flag.String("model", "model", "a folder of sentence-transformers, or an ONNX file beside a tokenizer")
+	calls := flag.Int("calls", 1, "runs that are active at once")
+	budget := flag.Int64("budget", 0, "the most bytes that the model may take; 0: what it needs for large runs")
 	flag.Parse()
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -30,7 +33,7 @@ func main() {
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	listener, err := net.Listen("tcp", *listen)
 	if err == nil {
-		err = serve(ctx, listener, *cores, *wait, log)
+		err = serve(ctx, listener, *model, weir.Options{Calls: *calls, Budget: *budget}, log)
 	}
 	if err != nil {
 		log.Error("service ended", "error", err)
@@ -39,14 +42,14 @@ func main() {
 }
 
 // serve answers requests until ctx ends, and then completes the requests in progress.
-func serve(ctx context.Context, listener net.Listener, cores int, wait time.Duration, log *slog.Logger) error {
-	e, err := newEncoder(ctx, cores, wait)
+func serve(ctx context.Context, listener net.Listener, model string, o weir.Options, log *slog.Logger) error {
+	m, err := embed.Load(ctx, model, embed.Options{Compile: o})
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	log.Info("listening", "address", listener.Addr().String(), "cores", cores, "calls", e.calls, "threads", e.threads,
-		"certificate_bytes", e.batcher.Memory().Peak())
-	server := &http.Server{Handler: e, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 20 * time.Second}
+	log.Info("listening", "address", listener.Addr().String(), "dimensions", m.Dimensions(), "tokens", m.MaxTokens(),
+		"certificate_bytes", m.Memory().Held())
+	server := &http.Server{Handler: service{m}, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 20 * time.Second}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
 	select {
@@ -59,5 +62,5 @@ func serve(ctx context.Context, listener net.Listener, cores int, wait time.Dura
 			err = errors.Join(err, server.Close()) // clients that are still there lose their connection
 		}
 	}
-	return errors.Join(err, e.close())
+	return errors.Join(err, m.Close())
 }

@@ -17,11 +17,12 @@ import (
 	"time"
 
 	"github.com/weirml/weir"
+	"github.com/weirml/weir/embed"
 )
 
 // post sends texts to the service at a URL, and returns the status and the vectors, nil if the status is not 200.
 func post(url string, texts ...string) (int, [][]float32, error) {
-	body, err := json.Marshal(request{texts})
+	body, err := json.Marshal(request{Texts: texts})
 	if err != nil {
 		return 0, nil, err
 	}
@@ -38,84 +39,90 @@ func post(url string, texts ...string) (int, [][]float32, error) {
 	return response.StatusCode, a.Embeddings, err
 }
 
-// TestDivide divides 1 to 16 cores into calls and threads.
-func TestDivide(t *testing.T) {
-	for cores, want := range map[int][2]int{1: {1, 1}, 2: {2, 1}, 4: {2, 2}, 8: {2, 4}, 16: {4, 4}} {
-		if calls, threads := divide(cores); [2]int{calls, threads} != want {
-			t.Errorf("%d cores are %d calls of %d threads, want %v", cores, calls, threads, want)
-		}
-	}
-}
+// model is a tiny model of sentence-transformers.
+const model = "../../embed/testdata/models/bert"
 
-// TestEmbeds asks from 24 clients at once: each gets the vectors that its texts get alone, of length 1, in fewer runs
-// than there are texts.
-func TestEmbeds(t *testing.T) {
-	e, err := newEncoder(t.Context(), 2, 20*time.Millisecond)
+// started returns a service of the model, and its URL.
+func started(t *testing.T) (*embed.Model, string) {
+	t.Helper()
+	m, err := embed.Load(t.Context(), model, embed.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer e.close()
-	server := httptest.NewServer(e)
-	defer server.Close()
+	server := httptest.NewServer(service{m})
+	t.Cleanup(func() {
+		server.Close()
+		m.Close()
+	})
+	return m, server.URL
+}
+
+// TestEmbeds asks from 24 clients at once: each gets the vectors that its texts get alone, in fewer runs than there are
+// texts.
+func TestEmbeds(t *testing.T) {
+	m, url := started(t)
 	const clients = 24
 	text := func(i int) string { return strings.Repeat(fmt.Sprintf("text %d. ", i), 1+i%8) }
 	alone := make([][]float32, clients)
 	for i := range alone {
-		if alone[i], err = e.embed(t.Context(), text(i)); err != nil {
+		v, err := m.Embed(t.Context(), []string{text(i)})
+		if err != nil {
 			t.Fatal(err)
 		}
+		alone[i] = v[0]
 	}
-	before := e.program.Stats().Runs
+	before := m.Program().Stats().Runs
 	var all sync.WaitGroup
 	for i := range clients {
 		all.Go(func() {
-			status, vectors, err := post(server.URL, text(i), text((i+1)%clients))
-			if err != nil || status != http.StatusOK || len(vectors) != 2 {
+			texts := make([]string, clients)
+			for k := range texts {
+				texts[k] = text((i + k) % clients)
+			}
+			status, vectors, err := post(url, texts...)
+			if err != nil || status != http.StatusOK || len(vectors) != clients {
 				t.Errorf("client %d: status %d, %d vectors, %v", i, status, len(vectors), err)
 				return
 			}
 			for j, vector := range vectors {
-				square, want := 0.0, alone[(i+j)%clients]
+				want := alone[(i+j)%clients]
 				for k, v := range vector {
-					square += float64(v) * float64(v)
-					if math.Abs(float64(v-want[k])) > 1e-5 {
+					if len(vector) != m.Dimensions() || math.Abs(float64(v-want[k])) > 1e-5 {
 						t.Errorf("client %d: element %d of vector %d is %v, alone it is %v", i, k, j, v, want[k])
 						return
 					}
-				}
-				if len(vector) != width || math.Abs(square-1) > 1e-5 {
-					t.Errorf("client %d: %d elements, of length² %v", i, len(vector), square)
 				}
 			}
 		})
 	}
 	all.Wait()
-	if runs := e.program.Stats().Runs - before; runs >= 2*clients {
-		t.Errorf("%d runs for %d texts: none were joined", runs, 2*clients)
+	if runs := m.Program().Stats().Runs - before; runs >= clients*clients {
+		t.Errorf("%d runs for %d texts: none were joined", runs, clients*clients)
 	}
 	if fmt.Sprint(alone[0]) == fmt.Sprint(alone[1]) {
 		t.Error("two texts have one vector")
 	}
 }
 
-// TestRefuses sends texts that the service refuses, and the longest text that it accepts.
+// TestRefuses sends requests that the service refuses, and a text that is longer than the model reads.
 func TestRefuses(t *testing.T) {
-	e, err := newEncoder(t.Context(), 1, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer e.close()
-	server := httptest.NewServer(e)
-	defer server.Close()
-	for name, texts := range map[string][]string{"no texts": nil, "an empty text": {""},
-		"too many": make([]string, most+1),
-		"too long": {strings.Repeat("a", longest+1)}, "one too long": {"a", strings.Repeat("a", longest+1)}} {
-		if status, _, err := post(server.URL, texts...); err != nil || status != http.StatusBadRequest {
+	_, url := started(t)
+	for name, texts := range map[string][]string{"no texts": nil, "too many": make([]string, most+1),
+		"too long": {strings.Repeat("a", mostBody)}} {
+		if status, _, err := post(url, texts...); err != nil || status != http.StatusBadRequest {
 			t.Errorf("%s: status %d, %v", name, status, err)
 		}
 	}
-	if status, _, err := post(server.URL, strings.Repeat("a", longest)); err != nil || status != http.StatusOK {
-		t.Errorf("the longest text: status %d, %v", status, err)
+	response, err := http.Post(url+"/embed", "application/json", strings.NewReader(`{"texts": ["a"], "prompt": "none"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	if response.StatusCode != http.StatusBadRequest {
+		t.Errorf("an unknown prompt: status %d", response.StatusCode)
+	}
+	if status, _, err := post(url, strings.Repeat("a river ", 10_000), ""); err != nil || status != http.StatusOK {
+		t.Errorf("a long text: status %d, %v", status, err)
 	}
 }
 
@@ -131,13 +138,13 @@ func TestEnds(t *testing.T) {
 	var begun logged
 	ended := make(chan error, 1)
 	go func() {
-		ended <- serve(ctx, listener, 2, 600*time.Millisecond, slog.New(slog.NewTextHandler(&begun, nil)))
+		ended <- serve(ctx, listener, model, weir.Options{Calls: 2}, slog.New(slog.NewTextHandler(&begun, nil)))
 	}()
 	url := "http://" + listener.Addr().String()
 	if status, _, err := post(url, "the first text"); err != nil || status != http.StatusOK {
 		t.Fatalf("status %d, %v", status, err)
 	}
-	if !strings.Contains(begun.String(), "calls=2 threads=1 certificate_bytes=") {
+	if !strings.Contains(begun.String(), "tokens=40 certificate_bytes=") {
 		t.Errorf("the log says %q", begun.String())
 	}
 	// The client sends the body once the handler reads it, and the service ends once the body is sent.

@@ -100,11 +100,20 @@ func (s *Settings) readLimits(f *transformers.Folder) error {
 	return nil
 }
 
+// tokenizers are the files that tokenizers are read from.
+var tokenizers = []string{"tokenizer.json", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model"}
+
 // tokenizer reads the tokenizer of a folder.
 func (s *Settings) tokenizer(f *transformers.Folder) (*tokenizer.Tokenizer, error) {
 	files, err := f.Sub()
 	if err != nil {
 		return nil, err
+	}
+	if !slices.ContainsFunc(tokenizers, func(name string) bool { return f.Has(path.Join(s.at, name)) }) &&
+		len(f.Names(path.Join(s.at, "."), ".gguf")) == 0 {
+		return nil, diag.Inputf("the folder has no tokenizer").AtFile(f.Name()).
+			WithFix("keep tokenizer.json beside the model; AutoTokenizer.from_pretrained(NAME).save_pretrained(FOLDER) " +
+				"writes it")
 	}
 	if !s.lower {
 		return tokenizer.LoadFS(files, path.Join(s.at, "."))

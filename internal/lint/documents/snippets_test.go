@@ -24,7 +24,7 @@ func TestSnippets(t *testing.T) {
 		"docs/gpu.md":      "ctx context.Context, m *weir.Model",
 		"docs/arrays.md":   "s *array.Scope, f array.Func, specs []array.Spec, x, w *array.Array, seeds []*array.Array",
 		"docs/training.md": "file io.Writer",
-		"docs/text.md":     "",
+		"docs/text.md":     "ctx context.Context",
 		"docs/memory.md": "ctx context.Context, model *weir.Model, program *weir.Program, calls int, container int64, " +
 			"account weir.Account",
 		"docs/plan.md": "ctx context.Context, program *weir.Program, inputs weir.Inputs",
