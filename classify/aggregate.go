@@ -29,7 +29,7 @@ func (m *Model) tagged(text string, e tokenizer.Encoding, logits []float32) []ta
 			continue
 		}
 		k := tagged{scores: logits[i*n : (i+1)*n : (i+1)*n]}
-		scores(softmax, k.scores)
+		softmax(k.scores)
 		at := e.Offsets[i]
 		k.Index, k.Begin, k.End = i, at.Begin, at.End
 		k.Word, _ = t.Token(id)

@@ -66,7 +66,7 @@ func (m *Model) Predict(ctx context.Context, pairs []Pair, f Function) ([][]floa
 		return nil, err
 	}
 	for _, x := range out {
-		scores(apply, x)
+		apply(x)
 	}
 	return out, nil
 }
@@ -98,7 +98,7 @@ func (m *Model) crossEncoder(f *transformers.Folder) error {
 func ofTorch(name string) bool { return strings.HasPrefix(name, "torch.") }
 
 // activation returns the function that CrossEncoder applies.
-func (m *Model) activation() (func(x []float64), error) {
+func (m *Model) activation() (func(x []float32), error) {
 	if a := m.config.Activation; a != nil && ofTorch(*a) {
 		f, ok := activations[(*a)[strings.LastIndexByte(*a, '.')+1:]]
 		if !ok {

@@ -2,6 +2,7 @@ package classify
 
 import (
 	"math"
+	"slices"
 
 	"github.com/weirml/weir/internal/diag"
 )
@@ -21,23 +22,12 @@ const (
 	Identity // the logits themselves, the pipeline's "none"
 )
 
-// scores applies a function to logits, in place.
-func scores(f func(x []float64), logits []float32) {
-	x := make([]float64, len(logits))
-	for i, v := range logits {
-		x[i] = float64(v)
-	}
-	f(x)
-	for i, v := range x {
-		logits[i] = float32(v)
-	}
-}
-
-// functions are the functions by their numbers.
-var functions = []func(x []float64){Softmax: softmax, Sigmoid: each(sigmoid), Identity: func([]float64) {}}
+// functions are the functions by their numbers. They compute in float32, as NumPy and PyTorch do, so that scores which
+// are equal to them are equal here.
+var functions = []func(x []float32){Softmax: softmax, Sigmoid: each(sigmoid), Identity: func([]float32) {}}
 
 // of returns the function; by default, another.
-func (f Function) of(byDefault func(x []float64)) (func(x []float64), error) {
+func (f Function) of(byDefault func(x []float32)) (func(x []float32), error) {
 	switch {
 	case f == Default:
 		return byDefault, nil
@@ -48,10 +38,10 @@ func (f Function) of(byDefault func(x []float64)) (func(x []float64), error) {
 }
 
 // each returns the function that applies f to each element.
-func each(f func(x float64) float64) func(x []float64) {
-	return func(list []float64) {
+func each(f func(x float64) float64) func(x []float32) {
+	return func(list []float32) {
 		for i, x := range list {
-			list[i] = f(x)
+			list[i] = float32(f(float64(x)))
 		}
 	}
 }
@@ -59,14 +49,11 @@ func each(f func(x float64) float64) func(x []float64) {
 func sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 
 // softmax makes the elements positive, with the sum 1.
-func softmax(x []float64) {
-	most := math.Inf(-1)
-	for _, v := range x {
-		most = max(most, v)
-	}
-	sum := 0.0
+func softmax(x []float32) {
+	most := slices.Max(x)
+	sum := float32(0)
 	for i, v := range x {
-		x[i] = math.Exp(v - most)
+		x[i] = float32(math.Exp(float64(v - most)))
 		sum += x[i]
 	}
 	for i := range x {
@@ -75,7 +62,7 @@ func softmax(x []float64) {
 }
 
 // activations are the modules of PyTorch that a CrossEncoder may name as its activation_fn, by their last names.
-var activations = map[string]func(x []float64){
+var activations = map[string]func(x []float32){
 	"Identity":   functions[Identity],
 	"Sigmoid":    functions[Sigmoid],
 	"Softmax":    softmax,

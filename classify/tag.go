@@ -121,24 +121,25 @@ func (m *Model) entities(text string, chunks []tokenizer.Encoding, logits [][]fl
 		}
 	}
 	if len(chunks) > 1 {
-		list = apart(list)
+		list = apart(text, list)
 	}
 	return list
 }
 
-// apart returns the entities of overlapping chunks without those that overlap a longer one, or a better one that is as
-// long. As from the pipeline, an empty entity at the beginning comes twice.
-func apart(list []Entity) []Entity {
+// apart returns the entities of overlapping chunks without those that overlap one of more characters, or a better one of
+// as many. As from the pipeline, an empty entity at the beginning comes twice.
+func apart(text string, list []Entity) []Entity {
 	if len(list) == 0 {
 		return list
 	}
+	length := func(e Entity) int { return utf8.RuneCountInString(text[e.Begin:e.End]) }
 	slices.SortStableFunc(list, func(a, b Entity) int { return a.Begin - b.Begin })
 	out, last := []Entity{}, list[0]
 	for _, e := range list {
 		if e.Begin >= last.End {
 			out = append(out, last)
 			last = e
-		} else if d := (e.End - e.Begin) - (last.End - last.Begin); d > 0 || d == 0 && e.Score > last.Score {
+		} else if d := length(e) - length(last); d > 0 || d == 0 && e.Score > last.Score {
 			last = e
 		}
 	}

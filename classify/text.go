@@ -53,14 +53,14 @@ func (m *Model) classify(ctx context.Context, n int, o Scoring, encode func(i in
 	}
 	out := make([][]Label, n)
 	for i, x := range logits {
-		scores(f, x)
+		f(x)
 		out[i] = m.sorted(x, o.Top)
 	}
 	return out, nil
 }
 
 // scores returns the function of a text's logits by default.
-func (m *Model) scores() func(x []float64) {
+func (m *Model) scores() func(x []float32) {
 	switch p := m.config.Problem; {
 	case p == "regression":
 		return functions[Identity]

@@ -77,11 +77,11 @@ func candidates(logits [][]float32, labels []string, entailment int, several boo
 		}
 		for i, row := range logits {
 			two := []float32{row[contradiction], row[entailment]}
-			scores(softmax, two)
+			softmax(two)
 			x[i] = two[1]
 		}
 	} else {
-		scores(softmax, x)
+		softmax(x)
 	}
 	list := make([]Label, len(labels))
 	for i, name := range labels {

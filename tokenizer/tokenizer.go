@@ -292,6 +292,15 @@ func (t *Tokenizer) join(tokens []string) string {
 	return strings.Join(t.decoder.decode(tokens), "")
 }
 
+// Truncation returns how the file says that texts are truncated; nil if it does not.
+func (t *Tokenizer) Truncation() *Truncation {
+	if t.cut == nil || t.cut.Off {
+		return nil
+	}
+	cut := *t.cut
+	return &cut
+}
+
 // ContinuingPrefix returns what the tokens that continue a word begin with, as ## in WordPiece; "" if the model does
 // not tell them apart.
 func (t *Tokenizer) ContinuingPrefix() string {

@@ -101,7 +101,7 @@ Before a model runs, weir prints exactly how much memory it will take.`,
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{flagError(err)} })
 	root.AddCommand(c.runCommand(), c.planCommand(), c.packCommand(), c.checkCommand(), c.infoCommand(),
 		c.kernelsCommand(), c.dumpCommand(), c.benchCommand(), c.testCommand(), c.compileCommand(), c.envCommand(),
-		c.demoCommand(), c.embedCommand())
+		c.demoCommand(), c.embedCommand(), c.classifyCommand())
 	for _, cmd := range root.Commands() {
 		complete(cmd)
 	}
@@ -169,7 +169,8 @@ func (c *cli) report(ctx context.Context, err error) int {
 
 // flagsOf are the flags for the options that errors name.
 var flagsOf = strings.NewReplacer("Options.Dims", "--dim NAME=MIN..MAX", "Options.Layouts", "--layout",
-	"Options.Calls", "--calls", "Options.Budget", "--budget", "set the target to vulkan", "add --target vulkan")
+	"Options.Calls", "--calls", "Options.Budget", "--budget", "(MaxTokens)", "(--max-tokens)",
+	"set the target to vulkan", "add --target vulkan")
 
 // inFlags returns an error whose fix names the command's flags instead of the options of Go programs.
 func inFlags(err error) error {

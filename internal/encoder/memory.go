@@ -12,14 +12,14 @@ import (
 // Memory is a model's certificate, in bytes. The model takes Held once it is loaded and as many runs are active as
 // there may be, and never more; texts and results of the callers are theirs.
 type Memory struct {
-	Weights int64 // in the program's own memory, and code
-	Files   int64 // weights that are read in place in the mapped files
-	Call    int64 // the most that one run takes
-	Calls   int   // the runs that may be active at once
+	Weights int64 `json:"weights_bytes"` // in the program's own memory, and code
+	Files   int64 `json:"files_bytes"`   // weights that are read in place in the mapped files
+	Call    int64 `json:"call_bytes"`    // the most that one run takes
+	Calls   int   `json:"calls"`         // the runs that may be active at once
 	// Arguments are the ids and masks of one run, on Go's heap.
-	Arguments int64
+	Arguments int64 `json:"arguments_bytes"`
 	// Program is the certificate of the compiled model, over the numbers of texts and tokens of a run.
-	Program *weir.Memory
+	Program *weir.Memory `json:"-"`
 }
 
 // Held returns the most bytes that the loaded model takes, without the tokenizer.

@@ -20,7 +20,8 @@ type Settings struct {
 	special bool           // special tokens are added
 	asFile  bool           // texts are truncated as the tokenizer's own file says
 	types   bool           // the model is told which of two texts a token is of
-	side    tokenizer.Side // that is truncated
+	cut     string         // the side that is truncated: left, right; "": as the tokenizer's file says
+	side    tokenizer.Side // the same
 	// Of model2vec's own folders:
 	characters int   // longer texts are cut; 0: not
 	unknown    int32 // the id of the unknown token, which is left out; −1: it is not
@@ -48,6 +49,9 @@ func (s *Settings) read(f *transformers.Folder, asked int) (*tokenizer.Tokenizer
 	if err != nil {
 		return nil, err
 	}
+	if own := t.Truncation(); s.cut == "left" || s.cut == "" && own != nil && own.Side == tokenizer.Left {
+		s.side = tokenizer.Left
+	}
 	return t, s.model2Vec(f, t)
 }
 
@@ -61,9 +65,7 @@ func (s *Settings) readLimits(f *transformers.Folder) error {
 	if _, err := f.JSON(path.Join(s.at, "tokenizer_config.json"), &own); err != nil {
 		return err
 	}
-	if own.Side == "left" {
-		s.side = tokenizer.Left
-	}
+	s.cut = own.Side
 	s.types = own.Inputs == nil || slices.Contains(own.Inputs, transformers.TokenTypes)
 	var sentence struct {
 		Max   *int `json:"max_seq_length"`
