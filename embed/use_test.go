@@ -266,3 +266,107 @@ func TestFolders(t *testing.T) {
 		t.Error("config.json is loaded as a model")
 	}
 }
+
+// TestUnknownIDs: a text whose ids the model has no embedding for is refused alone, and not the texts beside it.
+func TestUnknownIDs(t *testing.T) {
+	m := must(t, bert, Options{})
+	size := m.Tokenizer().Size()
+	var wait sync.WaitGroup
+	for range 50 {
+		wait.Go(func() {
+			_, err := m.encoder.Run(t.Context(), 0, []encoder.Text{{IDs: []int32{2, int32(size) + 1000, 3}}})
+			if !errors.Is(err, weir.ErrInput) || !strings.Contains(err.Error(), "input_ids has") {
+				t.Errorf("an unknown id: %v", err)
+			}
+			_, err = m.encoder.Run(t.Context(), 0, []encoder.Text{{IDs: []int32{2, 3}, Types: []int32{0, 7}}})
+			if !errors.Is(err, weir.ErrInput) || !strings.Contains(err.Error(), "token_type_ids has") {
+				t.Errorf("an unknown type: %v", err)
+			}
+		})
+		wait.Go(func() {
+			if _, err := m.Embed(t.Context(), []string{"a river"}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wait.Wait()
+}
+
+// TestTurns: a request of one text waits for a few runs of another's thousands, not for all.
+func TestTurns(t *testing.T) {
+	m := must(t, bert, Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() {
+		_, err := m.Embed(ctx, randomTexts(rand.New(rand.NewPCG(5, 6)), 200_000, 60))
+		ended <- err
+	}()
+	for m.Program().Stats().Runs == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	before := m.Program().Stats().Runs
+	if _, err := m.Embed(t.Context(), []string{"a river"}); err != nil {
+		t.Error(err)
+	}
+	if runs := m.Program().Stats().Runs - before; runs > 100 {
+		t.Errorf("the text waited for %d runs", runs)
+	}
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("the long request: %v", err)
+	}
+}
+
+// TestRefusedMemory: when the account refuses large runs, texts are computed in smaller ones; a text that gets no memory
+// at all fails with the account's reason, and later ones work again.
+func TestRefusedMemory(t *testing.T) {
+	a := &limited{}
+	a.most.Store(1 << 40)
+	m := must(t, bert, Options{Compile: weir.Options{Account: a}})
+	texts := randomTexts(rand.New(rand.NewPCG(7, 8)), 200, 60)
+	want, err := m.Embed(t.Context(), texts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Program().Trim(); err != nil {
+		t.Fatal(err)
+	}
+	one, err := m.Memory().Program.Call(weir.Dims{"batch": 1, "tokens": int64(m.MaxTokens())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.most.Store(a.held.Load() + one)
+	got, err := m.Embed(t.Context(), texts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range got {
+		if d := distance(got[i], want[i]); d > 1e-5 {
+			t.Errorf("text %d differs by %.2g", i, d)
+		}
+	}
+	if _, err := m.Program().Trim(); err != nil {
+		t.Fatal(err)
+	}
+	a.most.Store(a.held.Load())
+	if _, err := m.Embed(t.Context(), texts); !errors.Is(err, weir.ErrMemory) {
+		t.Errorf("no memory: %v", err)
+	}
+	a.most.Store(1 << 40)
+	if _, err := m.Embed(t.Context(), texts); err != nil {
+		t.Error(err)
+	}
+}
+
+// limited is an account of at most so many bytes.
+type limited struct{ held, most atomic.Int64 }
+
+func (l *limited) Take(_ context.Context, bytes int64) error {
+	if now := l.held.Add(bytes); now > l.most.Load() {
+		l.held.Add(-bytes)
+		return fmt.Errorf("%d bytes of %d", now, l.most.Load())
+	}
+	return nil
+}
+
+func (l *limited) Give(bytes int64) { l.held.Add(-bytes) }

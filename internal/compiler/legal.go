@@ -17,9 +17,13 @@ func (c *Compiled) Legal(input string, value func(name sym.Name) (int64, bool)) 
 			if root := arg.Root(); root.Kind != loop.Input || root.Source != input {
 				continue
 			}
+			lets := map[string]loop.Expr{}
 			loop.Walk(l.Kernel.Body, func(s loop.Stmt) bool {
+				if let, is := s.(*loop.Let); is {
+					lets[let.Name] = let.X
+				}
 				check, is := s.(*loop.Check)
-				if !is || !loads(check.X, l.Kernel.Params[i].Name) {
+				if !is || !loads(check.X, l.Kernel.Params[i].Name, lets) {
 					return true
 				}
 				low, err1 := check.Min.Eval(value)
@@ -34,13 +38,19 @@ func (c *Compiled) Legal(input string, value func(name sym.Name) (int64, bool)) 
 	return lo, hi, ok && lo <= hi
 }
 
-// loads reports whether an expression reads a parameter.
-func loads(x loop.Expr, param string) bool {
-	found := false
-	loop.WalkExpr(x, func(e loop.Expr) {
-		if l, is := e.(*loop.Load); is && l.From == param {
-			found = true
-		}
-	})
-	return found
+// loads reports whether an expression is an element of a parameter, converted or counted from the end if it is negative;
+// lets has the values of names.
+func loads(x loop.Expr, param string, lets map[string]loop.Expr) bool {
+	switch x := x.(type) {
+	case *loop.Load:
+		return x.From == param
+	case *loop.Ref:
+		value := lets[x.Name]
+		return value != nil && loads(value, param, lets)
+	case *loop.Cast:
+		return loads(x.X, param, lets)
+	case *loop.Select:
+		return loads(x.Y, param, lets)
+	}
+	return false
 }

@@ -5,6 +5,7 @@ package encoder
 
 import (
 	"context"
+	"fmt"
 	"io/fs"
 	"os"
 	"path"
@@ -182,7 +183,8 @@ type Text struct {
 // Run returns the output for each text: Size elements or, if PerToken, as many for each of its tokens. prompt is the
 // number of tokens at the beginning of each text that a pooling may leave out. Run waits for a run that has room; if
 // ctx ends, it returns the error of ctx.
-func (m *Model) Run(ctx context.Context, prompt int, texts []Text) ([][]float32, error) {
+func (m *Model) Run(ctx context.Context, prompt int, texts []Text) (results [][]float32, err error) {
+	defer diag.Recover(&err, "computing texts")
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -190,9 +192,8 @@ func (m *Model) Run(ctx context.Context, prompt int, texts []Text) ([][]float32,
 	out := make([][]float32, len(texts))
 	total := 0
 	for i, t := range texts {
-		if len(t.IDs) > m.MaxTokens || t.Types != nil && len(t.Types) != len(t.IDs) {
-			return nil, diag.Inputf("text %d has %d tokens and %d types; the model takes %d", i, len(t.IDs), len(t.Types),
-				m.MaxTokens)
+		if err := m.check(t); err != nil {
+			return nil, diag.Inputf("text %d: %w", i, err)
 		}
 		total += m.layout.elements(len(t.IDs))
 	}
@@ -212,6 +213,30 @@ func (m *Model) Run(ctx context.Context, prompt int, texts []Text) ([][]float32,
 		return nil, err
 	}
 	return out, nil
+}
+
+// check returns an error for a text that would end its run, and thereby others: with ids for which the model has no
+// embedding, or more of them than it has positions for.
+func (m *Model) check(t Text) error {
+	if len(t.IDs) > m.MaxTokens || t.Types != nil && len(t.Types) != len(t.IDs) {
+		return fmt.Errorf("%d tokens and %d types; the model takes %d", len(t.IDs), len(t.Types), m.MaxTokens)
+	}
+	for _, input := range m.layout.inputs {
+		list := t.IDs
+		if input.role == types {
+			list = t.Types
+		}
+		if input.role != ids && input.role != types || input.bounds == nil {
+			continue
+		}
+		for _, id := range list {
+			if low, high := input.bounds[0], input.bounds[1]; int64(id) < low || int64(id) > high {
+				token, _ := m.tokens.Token(id)
+				return fmt.Errorf("%s has %d (%q); the model takes %d to %d", input.name, id, token, low, high)
+			}
+		}
+	}
+	return nil
 }
 
 // only is a folder with one of its ONNX files as the model's: other models in it are not seen.

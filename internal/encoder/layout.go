@@ -21,8 +21,9 @@ const (
 
 // input is an input of the model.
 type input struct {
-	name string
-	role role
+	name   string
+	role   role
+	bounds []int64 // the least and the greatest value that the model takes; nil: not known
 }
 
 // layout is the shapes of the model's inputs, and how many texts a run may have.
@@ -53,7 +54,7 @@ func layoutOf(p *weir.Program) (l layout, err error) {
 			return l, diag.Unsupportedf("the input %s", in).AtTensor(in.Name).
 				WithFix("inputs are input_ids, attention_mask and token_type_ids, of i64[batch, tokens]")
 		}
-		l.inputs = append(l.inputs, input{in.Name, role(r)})
+		l.inputs = append(l.inputs, input{name: in.Name, role: role(r)})
 		if role(r) == ids {
 			l.batch, l.tokens = in.Shape[0].Dim, in.Shape[1].Dim
 			if l.batch == "" {
@@ -66,6 +67,11 @@ func layoutOf(p *weir.Program) (l layout, err error) {
 	}
 	if len(l.inputs) == 0 || !slices.ContainsFunc(l.inputs, func(i input) bool { return i.role == ids }) {
 		return l, diag.Unsupportedf("a model without the input %s", transformers.InputIDs)
+	}
+	for i, in := range l.inputs {
+		if low, high, ok := p.ValueRange(in.name, l.dims(l.shape(1, 1))); ok {
+			l.inputs[i].bounds = []int64{low, high}
+		}
 	}
 	return l, l.result(p.Outputs()[0])
 }

@@ -2,9 +2,11 @@ package encoder
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sort"
 	"sync"
+	"sync/atomic"
 
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/internal/diag"
@@ -121,18 +123,59 @@ func (q *queue) work() {
 			q.hire()
 		}
 		q.mu.Unlock()
-		err := q.of.run(a, group)
+		q.compute(a, group)
 		q.mu.Lock()
-		for _, j := range group {
-			switch r := j.of; {
-			case err != nil:
-				q.end(r, err)
-			case r.left > 0:
-				if r.left--; r.left == 0 {
-					close(r.done)
-				}
+	}
+}
+
+// compute runs a group, and tells its requests. A group that gets no memory is run in halves: other texts may be why
+// there is not enough for one.
+func (q *queue) compute(a *arguments, group []job) {
+	err := q.of.run(a, group)
+	if n := len(group); n > 1 && (errors.Is(err, weir.ErrMemory) || errors.Is(err, weir.ErrBudget)) {
+		q.compute(a, group[:n/2])
+		q.compute(a, group[n/2:])
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, j := range group {
+		switch r := j.of; {
+		case err != nil:
+			q.end(r, err)
+		case r.left > 0:
+			if r.left--; r.left == 0 {
+				close(r.done)
 			}
 		}
+	}
+}
+
+// contextOf returns a context that ends when nobody waits for a group any more.
+func contextOf(group []job) (ctx context.Context, stop func()) {
+	requests := map[*request]bool{}
+	for _, j := range group {
+		requests[j.of] = true
+	}
+	if len(requests) == 1 {
+		return group[0].of.ctx, func() {}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var left atomic.Int64
+	left.Store(int64(len(requests)))
+	stops := []func() bool{}
+	for r := range requests {
+		stops = append(stops, context.AfterFunc(r.ctx, func() {
+			if left.Add(-1) == 0 {
+				cancel()
+			}
+		}))
+	}
+	return ctx, func() {
+		for _, stop := range stops {
+			stop()
+		}
+		cancel()
 	}
 }
 
@@ -234,10 +277,8 @@ func (m *Model) run(a *arguments, group []job) (err error) {
 		}
 		in[input.name] = t
 	}
-	ctx := context.Background()
-	if !slices.ContainsFunc(group, func(j job) bool { return j.of != group[0].of }) {
-		ctx = group[0].of.ctx // nobody else waits for the run
-	}
+	ctx, stop := contextOf(group)
+	defer stop()
 	out, err := m.program.Run(ctx, in)
 	if err != nil {
 		return err

@@ -197,7 +197,8 @@ func (s *Settings) model2Vec(f *transformers.Folder, t *tokenizer.Tokenizer) err
 }
 
 // Encode returns the ids of a text.
-func (m *Model) Encode(text string) (Text, error) {
+func (m *Model) Encode(text string) (t Text, err error) {
+	defer diag.Recover(&err, "reading a text")
 	if m.characters > 0 {
 		text = firstCharacters(text, m.characters)
 	}
