@@ -14,10 +14,15 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// debertaBlock is a layer of DeBERTa 2 and 3.
-var debertaBlock = bertBlock.with(func(b *block) {
-	b.query, b.key, b.value = "attention.self.query_proj", "attention.self.key_proj", "attention.self.value_proj"
-})
+// The layers of DeBERTa 2 and 3, and of the first.
+var (
+	debertaBlock = bertBlock.with(func(b *block) {
+		b.query, b.key, b.value = "attention.self.query_proj", "attention.self.key_proj", "attention.self.value_proj"
+	})
+	deberta1Block = bertBlock.with(func(b *block) {
+		b.packed, b.query, b.key, b.value = "attention.self.in_proj", "attention.self.q_bias", "", "attention.self.v_bias"
+	})
+)
 
 // debertaConfig is what a DeBERTa's configuration says beyond BERT's.
 type debertaConfig struct {
@@ -32,6 +37,7 @@ type debertaConfig struct {
 	ConvAct     string `json:"conv_act"`
 	ConvGroups  int64  `json:"conv_groups"`
 	PoolerAct   string `json:"pooler_hidden_act"`
+	Talking     bool   `json:"talking_head"`
 }
 
 // words is a list of words, or a text in which | separates them.
@@ -52,10 +58,19 @@ func (w *words) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-func init() { encoders["deberta-v2"] = (*graph).deberta }
+func init() {
+	encoders["deberta-v2"] = func(g *graph) *ir.Value { return g.deberta(&debertaBlock) }
+	encoders["deberta"] = func(g *graph) *ir.Value {
+		if g.Talking {
+			g.Fail(g.notYet("talking_head"))
+		}
+		g.debertaConfig.Buckets, g.Shared, g.NormDistant, g.Kernel = 0, false, "", 0 // settings of the later ones
+		return g.deberta(&deberta1Block)
+	}
+}
 
-// deberta builds a DeBERTa 2 or 3.
-func (g *graph) deberta() *ir.Value {
+// deberta builds a DeBERTa.
+func (g *graph) deberta(b *block) *ir.Value {
 	g.prefix = g.tensors.prefix("embeddings.word_embeddings.weight")
 	var p *positions
 	if g.Positioned != nil && !*g.Positioned {
@@ -67,7 +82,10 @@ func (g *graph) deberta() *ir.Value {
 	}
 	x = g.masked(g.norm(x, "embeddings.LayerNorm"))
 	a := g.self()
-	size := g.headSize(fmt.Sprintf(debertaBlock.layer, 0) + debertaBlock.query)
+	size := last(x) / max(g.Heads, 1)
+	if b.packed == "" {
+		size = g.headSize(fmt.Sprintf(b.layer, 0) + b.query)
+	}
 	a.scale = 1 / math.Sqrt(float64(size)*float64(1+len(g.Kinds)))
 	if g.Relative && len(g.Kinds) > 0 {
 		a.bias = g.disentangled(a.scale)
@@ -75,7 +93,7 @@ func (g *graph) deberta() *ir.Value {
 	embedded := x
 	for i := range g.Layers {
 		g.claimLayer()
-		x = g.layer(x, fmt.Sprintf(debertaBlock.layer, i), &debertaBlock, a)
+		x = g.layer(x, fmt.Sprintf(b.layer, i), b, a)
 		if i == 0 && g.Kernel > 0 {
 			x = g.convolved(embedded, x)
 		}
@@ -120,6 +138,8 @@ func (g *graph) disentangled(scale float64) func(at string, q, k *ir.Value) *ir.
 	key, query := "attention.self.pos_key_proj", "attention.self.pos_query_proj"
 	if c.Shared {
 		key, query = debertaBlock.key, debertaBlock.query
+	} else if g.Type == "deberta" {
+		key, query = "attention.self.pos_proj", "attention.self.pos_q_proj"
 	}
 	return func(at string, q, k *ir.Value) *ir.Value {
 		var sum *ir.Value

@@ -35,7 +35,8 @@ var classifiers = map[string]classifier{
 }
 
 func init() {
-	for name, like := range map[string]string{"ernie": "bert", "megatron-bert": "bert", "nomic_bert": "bert",
+	for name, like := range map[string]string{"deberta": "deberta-v2", "ernie": "bert",
+		"megatron-bert": "bert", "nomic_bert": "bert",
 		"gte": "bert", "new": "bert", "xlm-roberta": "roberta", "camembert": "roberta", "data2vec-text": "roberta",
 		"roberta-prelayernorm": "roberta", "xlm-roberta-xl": "roberta", "mpnet": "roberta", "mistral": "llama",
 		"qwen2": "llama", "qwen3": "llama", "gemma": "llama", "gemma2": "llama", "gemma3_text": "llama"} {
@@ -119,7 +120,7 @@ func (g *graph) headed(x *ir.Value, c classifier) *ir.Value {
 	switch g.Type {
 	case "modernbert":
 		act = or(g.ClassifierAct, act)
-	case "deberta-v2":
+	case "deberta", "deberta-v2":
 		act = or(g.PoolerAct, act)
 	}
 	x = g.activation(g.linearOf(x, name, free), act)

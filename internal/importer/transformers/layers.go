@@ -7,6 +7,7 @@ import (
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/sym"
 )
 
 // block names the tensors of a family's layers: attention, then two linear layers with an activation between them
@@ -16,6 +17,7 @@ type block struct {
 	layer                   string // a format of the layer's number
 	query, key, value, out  string
 	queryNorm, keyNorm      string // of each head
+	packed                  string // in place of query, key and value: for each head its rows of the three
 	gate, up, down          string // with a gate, the activation is of the gate, which is multiplied by up
 	beforeAttention         string // the norm of attention's operand
 	ofAttention             string // the norm of attention's result, before it is added to the layer's operand
@@ -96,9 +98,14 @@ func (g *graph) self() *attention { return &attention{heads: g.Heads, seen: g.ke
 // attend returns the result of attention before its last linear layer, [batch, tokens, heads · size].
 func (g *graph) attend(x *ir.Value, at string, b *block, a *attention) *ir.Value {
 	groups := or(a.groups, a.heads)
-	q := g.perHead(g.linear(x, at+b.query), a.heads)
-	k := g.perHead(g.linear(x, at+b.key), groups)
-	v := g.perHead(g.linear(x, at+b.value), groups)
+	var q, k, v *ir.Value
+	if b.packed != "" {
+		q, k, v = g.unpacked(x, at, b, a.heads)
+	} else {
+		q = g.perHead(g.linear(x, at+b.query), a.heads)
+		k = g.perHead(g.linear(x, at+b.key), groups)
+		v = g.perHead(g.linear(x, at+b.value), groups)
+	}
 	if groups < 1 || a.heads%groups != 0 || last(q) != last(k) || last(k) != last(v) {
 		g.Fail(g.inConfig(diag.Inputf("%d heads of %d elements read %d heads of %d and %d", a.heads, last(q), groups,
 			last(k), last(v))))
@@ -116,6 +123,26 @@ func (g *graph) attend(x *ir.Value, at string, b *block, a *attention) *ir.Value
 	y := ops.AttentionNode(g.Builder, ops.AttentionOperands{Query: q, Key: k, Value: v, Mask: mask},
 		ops.AttentionSettings{Past: none, Fill: hiddenScore, Scale: a.scale, Softcap: a.softcap, Causal: a.causal})
 	return g.joined(y)
+}
+
+// unpacked returns the queries, keys and values that one linear layer computes, head by head. Queries and values have
+// biases of their own.
+func (g *graph) unpacked(x *ir.Value, at string, b *block, heads int64) (q, k, v *ir.Value) {
+	y := g.linear(x, at+b.packed)
+	if heads < 1 || last(y)%(3*heads) != 0 {
+		g.Fail(g.inConfig(diag.Inputf("%d queries, keys and values of %d heads", last(y), heads)))
+	}
+	size := last(y) / (3 * heads)
+	y = g.perHead(y, heads)
+	part := func(i int64, bias string) *ir.Value {
+		p := ops.SliceAxis(g.Builder, y, 3, sym.Const(i*size), sym.Const(size))
+		if bias == "" {
+			return p
+		}
+		of := g.weight(at+bias, heads*size)
+		return g.binary(ops.Add, p, ops.Reshape(g.Builder, of, sym.Const(heads), sym.Const(1), sym.Const(size)))
+	}
+	return part(0, b.query), part(1, b.key), part(2, b.value)
 }
 
 // window returns the mask of tokens that see those at a distance of at most before and after them.

@@ -108,6 +108,10 @@ def everything():
     yield "roberta_prelayernorm", lambda n: model(n, hf.RobertaPreLayerNormConfig(**SIZE), hf.RobertaPreLayerNormModel, 4)
     yield "xlm_roberta_xl", lambda n: model(n, hf.XLMRobertaXLConfig(**SIZE), hf.XLMRobertaXLModel, 5)
     yield "xlm_roberta_xl_texts", lambda n: model(n, hf.XLMRobertaXLConfig(**SIZE, **LABELS), hf.XLMRobertaXLForSequenceClassification, 6)
+    d1 = dict(SIZE, pad_token_id=0, relative_attention=True, max_relative_positions=-1, position_biased_input=False, pos_att_type=["c2p", "p2c"], type_vocab_size=0)
+    yield "deberta_1", lambda n: model(n, hf.DebertaConfig(**d1), hf.DebertaModel, 28, left=True, cases=[
+        ("c2p", {"pos_att_type": "c2p"}), ("p2c", {"pos_att_type": "p2c"}), ("content only", {"relative_attention": False})])
+    yield "deberta_1_texts", lambda n: model(n, hf.DebertaConfig(**dict(d1, max_relative_positions=6, position_biased_input=True, type_vocab_size=2), **LABELS, pooler_hidden_act="tanh"), hf.DebertaForSequenceClassification, 29)
     t5 = dict(vocab_size=40, d_model=16, d_kv=6, d_ff=24, num_layers=2, num_heads=4, relative_attention_num_buckets=8, relative_attention_max_distance=12, pad_token_id=0, is_encoder_decoder=False)
     yield "mt5", lambda n: model(n, hf.MT5Config(**t5), hf.MT5EncoderModel, 7, left=True)
     yield "umt5", lambda n: model(n, hf.UMT5Config(**t5), hf.UMT5EncoderModel, 8, left=True)
