@@ -317,8 +317,8 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// TestRefusedMemory: when the account refuses large runs, texts are computed in smaller ones; a text that gets no memory
-// at all fails with the account's reason, and later ones work again.
+// TestRefusedMemory: when the account refuses large runs, texts are computed in smaller ones; a text that gets no
+// memory at all fails with the account's reason, and later ones work again.
 func TestRefusedMemory(t *testing.T) {
 	a := &limited{}
 	a.most.Store(1 << 40)

@@ -38,8 +38,8 @@ func (c *Compiled) Legal(input string, value func(name sym.Name) (int64, bool)) 
 	return lo, hi, ok && lo <= hi
 }
 
-// loads reports whether an expression is an element of a parameter, converted or counted from the end if it is negative;
-// lets has the values of names.
+// loads reports whether an expression is an element of a parameter, converted or counted from the end if it is
+// negative; lets has the values of names.
 func loads(x loop.Expr, param string, lets map[string]loop.Expr) bool {
 	switch x := x.(type) {
 	case *loop.Load:
