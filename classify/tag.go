@@ -126,8 +126,8 @@ func (m *Model) entities(text string, chunks []tokenizer.Encoding, logits [][]fl
 	return list
 }
 
-// apart returns the entities of overlapping chunks without those that overlap one of more characters, or a better one of
-// as many. As from the pipeline, an empty entity at the beginning comes twice.
+// apart returns the entities of overlapping chunks without those that overlap one of more characters, or a better one
+// of as many. As from the pipeline, an empty entity at the beginning comes twice.
 func apart(text string, list []Entity) []Entity {
 	if len(list) == 0 {
 		return list

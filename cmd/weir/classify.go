@@ -56,7 +56,8 @@ sentence-transformers' CrossEncoder compute.`,
 	flags := cmd.Flags()
 	flags.StringVar(&f.input, "input", "", "a file with a text on each line, or - for standard input")
 	flags.IntVar(&f.Top, "top", 0, "the most labels of a text, or texts of a query, the best ones (default all)")
-	flags.StringVar(&f.function, "function", "", "softmax, sigmoid or none: what makes scores (default what the model says)")
+	flags.StringVar(&f.function, "function", "",
+		"softmax, sigmoid or none: what makes scores (default what the model says)")
 	flags.StringVar(&f.labels, "labels", "", "try these labels, separated by commas, with a model for inference (NLI)")
 	flags.StringVar(&f.Template, "template", "", `with --labels: the hypothesis (default "This example is {}.")`)
 	flags.BoolVar(&f.Several, "several", false, "with --labels: several labels may hold")
