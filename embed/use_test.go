@@ -298,7 +298,7 @@ func TestTurns(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() {
-		_, err := m.Embed(ctx, randomTexts(rand.New(rand.NewPCG(5, 6)), 200_000, 60))
+		_, err := m.Embed(ctx, randomTexts(rand.New(rand.NewPCG(5, 6)), 20_000, 60))
 		ended <- err
 	}()
 	for m.Program().Stats().Runs == 0 {

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sort"
 	"sync"
-	"sync/atomic"
 
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/internal/diag"
@@ -30,6 +29,13 @@ type request struct {
 	left   int   // the texts whose results are not written
 	done   chan struct{}
 	err    error
+	runs   []*active // in which texts of it are being computed
+}
+
+// active is a run in progress. It ends when no request waits for it any more.
+type active struct {
+	requests int
+	cancel   context.CancelFunc
 }
 
 // queue has the requests that wait. Its workers are goroutines that exist while there is work.
@@ -80,6 +86,11 @@ func (q *queue) wait(r *request) error {
 	defer q.mu.Unlock()
 	if r.left > 0 {
 		q.end(r, context.Cause(r.ctx))
+		for _, run := range r.runs {
+			if run.requests--; run.requests == 0 {
+				run.cancel()
+			}
+		}
 	}
 	return r.err
 }
@@ -122,19 +133,33 @@ func (q *queue) work() {
 		if len(q.requests) > 0 {
 			q.hire()
 		}
+		ctx, cancel := context.WithCancel(context.Background())
+		run := &active{cancel: cancel}
+		for _, j := range group {
+			if r := j.of; !slices.Contains(r.runs, run) {
+				r.runs = append(r.runs, run)
+				run.requests++
+			}
+		}
 		q.mu.Unlock()
-		q.compute(a, group)
+		q.compute(ctx, a, group)
+		cancel()
 		q.mu.Lock()
+		for _, j := range group {
+			if at := slices.Index(j.of.runs, run); at >= 0 {
+				j.of.runs = slices.Delete(j.of.runs, at, at+1)
+			}
+		}
 	}
 }
 
 // compute runs a group, and tells its requests. A group that gets no memory is run in halves: other texts may be why
 // there is not enough for one.
-func (q *queue) compute(a *arguments, group []job) {
-	err := q.of.run(a, group)
+func (q *queue) compute(ctx context.Context, a *arguments, group []job) {
+	err := q.of.run(ctx, a, group)
 	if n := len(group); n > 1 && (errors.Is(err, weir.ErrMemory) || errors.Is(err, weir.ErrBudget)) {
-		q.compute(a, group[:n/2])
-		q.compute(a, group[n/2:])
+		q.compute(ctx, a, group[:n/2])
+		q.compute(ctx, a, group[n/2:])
 		return
 	}
 	q.mu.Lock()
@@ -148,34 +173,6 @@ func (q *queue) compute(a *arguments, group []job) {
 				close(r.done)
 			}
 		}
-	}
-}
-
-// contextOf returns a context that ends when nobody waits for a group any more.
-func contextOf(group []job) (ctx context.Context, stop func()) {
-	requests := map[*request]bool{}
-	for _, j := range group {
-		requests[j.of] = true
-	}
-	if len(requests) == 1 {
-		return group[0].of.ctx, func() {}
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var left atomic.Int64
-	left.Store(int64(len(requests)))
-	stops := []func() bool{}
-	for r := range requests {
-		stops = append(stops, context.AfterFunc(r.ctx, func() {
-			if left.Add(-1) == 0 {
-				cancel()
-			}
-		}))
-	}
-	return ctx, func() {
-		for _, stop := range stops {
-			stop()
-		}
-		cancel()
 	}
 }
 
@@ -251,7 +248,7 @@ func (a *arguments) fill(group []job, rows, columns int) {
 }
 
 // run computes a group, and writes its results.
-func (m *Model) run(a *arguments, group []job) (err error) {
+func (m *Model) run(ctx context.Context, a *arguments, group []job) (err error) {
 	defer diag.Recover(&err, "computing texts")
 	longest := 1
 	for _, j := range group {
@@ -277,8 +274,6 @@ func (m *Model) run(a *arguments, group []job) (err error) {
 		}
 		in[input.name] = t
 	}
-	ctx, stop := contextOf(group)
-	defer stop()
 	out, err := m.program.Run(ctx, in)
 	if err != nil {
 		return err
