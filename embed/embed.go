@@ -41,6 +41,9 @@ type Options struct {
 	// Threads are GOMAXPROCS / Calls by default. Budget is the most bytes that the loaded model may take (Memory.Held):
 	// a run has as many texts as fit. Outputs, Dims, States and Layouts must not be set.
 	Compile weir.Options
+	// Room returns the most bytes that a run may take at present, if that is less than Memory's Call: a run then has fewer
+	// texts, but one at least. nil: no less.
+	Room func() int64
 }
 
 // Memory is a model's certificate, in bytes.
@@ -72,8 +75,8 @@ func LoadFS(ctx context.Context, files fs.FS, name string, o Options) (*Model, e
 
 // asked returns the encoder's options.
 func (m *Model) asked() encoder.Options {
-	return encoder.Options{Compile: m.options.Compile, MaxTokens: m.options.MaxTokens, Output: output,
-		Settings: m.settings}
+	return encoder.Options{Compile: m.options.Compile, MaxTokens: m.options.MaxTokens, Room: m.options.Room,
+		Output: output, Settings: m.settings}
 }
 
 // loaded completes the model with its encoder.
@@ -165,6 +168,9 @@ func (m *Model) Tokenizer() *tokenizer.Tokenizer { return m.encoder.Tokenizer() 
 // Memory returns the model's certificate.
 func (m *Model) Memory() Memory { return m.encoder.Memory() }
 
+// CallBytes returns the bytes that a run takes with so many texts, of which the longest has that many tokens.
+func (m *Model) CallBytes(texts, tokens int) int64 { return m.encoder.CallBytes(texts, tokens) }
+
 // Program returns the compiled model, for its plan and statistics. The model closes it.
 func (m *Model) Program() *weir.Program { return m.encoder.Program() }
 
@@ -191,18 +197,12 @@ func (m *Model) EmbedAs(ctx context.Context, promptName string, texts []string) 
 
 // embed returns the vectors of texts with a prompt before each.
 func (m *Model) embed(ctx context.Context, prompt string, texts []string) ([][]float32, error) {
-	n := 0
-	if prompt != "" {
-		e, err := m.encoder.Tokenizer().Encode(prompt, m.encoder.Encoding())
-		if err != nil {
-			return nil, err
-		}
-		if n = len(e.IDs); n > 0 && e.Special[n-1] { // the one that ends a text
-			n--
-		}
+	n, err := m.tokensOf(prompt)
+	if err != nil {
+		return nil, err
 	}
 	list := make([]encoder.Text, len(texts))
-	err := encoder.Parallel(ctx, len(texts), func(i int) (err error) {
+	err = encoder.Parallel(ctx, len(texts), func(i int) (err error) {
 		list[i], err = m.encoder.Encode(prompt + texts[i])
 		return err
 	})
@@ -214,12 +214,71 @@ func (m *Model) embed(ctx context.Context, prompt string, texts []string) ([][]f
 		return nil, err
 	}
 	for i, v := range out {
-		unit := m.options.Normalize || m.size < len(v) && math.Abs(length(v)-1) < 1e-4
-		if out[i] = v[:m.size:m.size]; unit {
+		out[i] = Shorten(v, m.size)
+		if m.options.Normalize {
 			normalize(out[i])
 		}
 	}
 	return out, nil
+}
+
+// Tokens appends the ids of a text to dst as Embed reads them: with special tokens, truncated, after the prompt that
+// has the name, or the default one if the name is empty. prompt is the number of the prompt's tokens.
+func (m *Model) Tokens(dst []int32, promptName, text string) (ids []int32, prompt int, err error) {
+	before := m.byDefault
+	if promptName != "" {
+		if before, err = m.prompt(promptName); err != nil {
+			return dst, 0, err
+		}
+	}
+	if prompt, err = m.tokensOf(before); err != nil {
+		return dst, 0, err
+	}
+	t, err := m.encoder.Encode(before + text)
+	return append(dst, t.IDs...), prompt, err
+}
+
+// EmbedTokens writes the vectors of texts that are ids already to the elements of out, which have the model's whole
+// size: Options.Dimensions and Normalize are the caller's to apply. prompt is the number of the prompt's tokens at the
+// beginning of each text. Nothing writes to out once it has returned; if ctx ends, runs may still read the ids. An id
+// that the model does not have is an ErrInput.
+func (m *Model) EmbedTokens(ctx context.Context, prompt int, ids [][]int32, out [][]float32) error {
+	texts := make([]encoder.Text, len(ids))
+	for i := range ids {
+		if len(out) != len(ids) || len(out[i]) != m.encoder.Size() {
+			return diag.Inputf("memory for %d vectors, not %d of %d elements", len(out), len(ids), m.encoder.Size())
+		}
+		texts[i].IDs = ids[i]
+	}
+	return m.encoder.RunInto(ctx, prompt, texts, out)
+}
+
+// tokensOf returns the number of a prompt's tokens.
+func (m *Model) tokensOf(prompt string) (int, error) {
+	if prompt == "" {
+		return 0, nil
+	}
+	e, err := m.encoder.Tokenizer().Encode(prompt, m.encoder.Encoding())
+	if err != nil {
+		return 0, err
+	}
+	n := len(e.IDs)
+	if n > 0 && e.Special[n-1] { // the one that ends a text
+		n--
+	}
+	return n, nil
+}
+
+// Shorten returns the first n elements of a vector, scaled to length 1 if the vector has length 1.
+func Shorten(v []float32, n int) []float32 {
+	if n >= len(v) {
+		return v
+	}
+	unit := math.Abs(length(v)-1) < 1e-4
+	if v = v[:n:n]; unit {
+		normalize(v)
+	}
+	return v
 }
 
 // length returns the length of a vector.

@@ -75,6 +75,61 @@ func TestHostile(t *testing.T) {
 	}
 }
 
+// TestHostileTexts is TestHostile for a model of texts: no answer has another client's vector, none has status 500, and
+// the memory does not grow.
+func TestHostileTexts(t *testing.T) {
+	s, h := start(t, serve.Options{Folder: textFolder(t, map[string]string{"bert": "bert"}), Limit: 64 << 20,
+		Stall: 2 * time.Second, MostTexts: 2000})
+	random := rand.New(rand.NewPCG(39, 1))
+	_, e := embedded(t, h, map[string]any{"model": "bert", "input": "a secret text of another client"})
+	secret := []byte(strings.Trim(string(e.Data[0].Embedding), "[]"))
+	good := &message{path: "/v1/embeddings", header: http.Header{},
+		body: []byte(`{"model":"bert","input":"a secret text of another client"}`)}
+	bodies := []string{`{"model":"bert","input":["some texts","\u00e9\ud83d\ude00 \n","x"],"encoding_format":"base64"}`,
+		`{"model":"bert","input":[[1,2,3],[4,5],[300]],"dimensions":7}`, `{"model":"bert:1","input":[5,6,7,8],"user":"u"}`,
+		`{"inputs":[{"name":"text","datatype":"BYTES","shape":[3],"data":["a","b","c"]}],"parameters":{"dimensions":3}}`,
+		`{"model":"bert","input":[` + strings.Repeat(`"",`, 1500) + `"a"]}`,
+		`{"model":"bert","input":"` + strings.Repeat(`\u0041 `, 4000) + `"}`,
+		`{"input":[` + strings.Repeat("[7],", 1500) + `[8]],"model":"bert"}`}
+	statuses := map[int]int{}
+	held := int64(0)
+	for i := range *hostile {
+		if i%50 == 0 {
+			if status, body := call(s, good); status != 200 || !bytes.Contains(body, secret) {
+				t.Fatalf("request %d: a good request got status %d, %.300s", i, status, body)
+			}
+		}
+		body := bodies[random.IntN(len(bodies))]
+		if random.IntN(8) > 0 {
+			body = bodies[random.IntN(4)] // the small ones
+		}
+		bad := &message{path: "/v1/embeddings", header: http.Header{}, body: []byte(body)}
+		if strings.HasPrefix(body, `{"inputs"`) {
+			bad.path = "/v2/models/bert/infer"
+		}
+		if i%5 > 0 {
+			bad.mutate(random)
+		}
+		status, answer := call(s, bad)
+		statuses[status]++
+		if status == 500 || i%5 == 0 && status != 200 {
+			t.Errorf("request %d: status %d, %.300q\n%.300q", i, status, answer, bad.body)
+		}
+		if bytes.Contains(answer, secret) {
+			t.Fatalf("request %d: the answer has another client's vector: %.300q", i, bad.body)
+		}
+		if now := weir.Usage().Held; i == *hostile/2 {
+			held = now
+		} else if i > *hostile/2 && now > held+8<<20 {
+			t.Fatalf("request %d: %d bytes are held, %d were before", i, now, held)
+		}
+	}
+	t.Logf("statuses: %v", statuses)
+	if statuses[200] == 0 || statuses[400] == 0 || statuses[404] == 0 {
+		t.Errorf("the requests are not of all kinds: %v", statuses)
+	}
+}
+
 // message is a request of either protocol.
 type message struct {
 	grpc   bool

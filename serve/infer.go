@@ -17,6 +17,7 @@ import (
 	"github.com/weirml/weir/serve/internal/conns"
 	"github.com/weirml/weir/serve/internal/ledger"
 	"github.com/weirml/weir/serve/internal/oip"
+	"github.com/weirml/weir/serve/internal/texts"
 )
 
 // exchange is one request and its response, and the memory that they hold.
@@ -29,9 +30,11 @@ type exchange struct {
 	leave   []func()
 	carrier propagation.TextMapCarrier // of the trace that the request belongs to
 	last    outcome
-	// sent and read are the bytes that the client holds of the shares of bodies, until it has sent its body, and of
-	// responses.
-	sent, read int64
+	asked   *texts.Embeddings // of a request of OpenAI's API
+	tokens  int64             // of the request's texts
+	// sent, read and joined are the bytes that the client holds of the shares of bodies, until it has sent its body, of
+	// responses, and of texts that are computed.
+	sent, read, joined int64
 }
 
 // exchangeOf returns the exchange for a request that HTTP carries.
@@ -49,7 +52,8 @@ func (x *exchange) close() {
 	x.buffers = nil
 	x.received()
 	x.server.reading.give(x.from, x.read)
-	x.read = 0
+	x.server.joining.give(x.from, x.joined)
+	x.read, x.joined = 0, 0
 }
 
 // received ends the client's share of what bodies may hold that are being sent.
@@ -142,11 +146,10 @@ func (x *exchange) infer(ctx context.Context, r *oip.Request) (response *oip.Res
 		}
 	}()
 	priority, _ := r.Parameters.Int("priority")
-	micros, _ := r.Parameters.Int("timeout")
-	if wait := v.Timeout(time.Duration(min(max(micros, 0), 1<<40)) * time.Microsecond); wait > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, wait, errTimeout)
-		defer cancel()
+	ctx, cancel := patience(ctx, v, r)
+	defer cancel()
+	if v.Texts != nil || x.asked != nil {
+		return x.inferTexts(ctx, v, r, int(priority), &o)
 	}
 	step, err := x.step(ctx, v, r)
 	if err != nil {
@@ -220,6 +223,15 @@ func (x *exchange) infer(ctx context.Context, r *oip.Request) (response *oip.Res
 	o.phases.Output = time.Since(began) - o.phases.Input - o.phases.Queue - o.phases.Infer
 	o.rows = rowsOf(r)
 	return response, nil
+}
+
+// patience returns a context that ends when a request has waited for as long as it may.
+func patience(ctx context.Context, v *catalogue.Version, r *oip.Request) (context.Context, context.CancelFunc) {
+	micros, _ := r.Parameters.Int("timeout")
+	if wait := v.Timeout(time.Duration(min(max(micros, 0), 1<<40)) * time.Microsecond); wait > 0 {
+		return context.WithTimeoutCause(ctx, wait, errTimeout)
+	}
+	return ctx, func() {}
 }
 
 // rowsOf returns the rows of a request, 1 if its first input has no axis.

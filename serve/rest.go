@@ -74,6 +74,7 @@ func (s *Server) routes(manage bool) http.Handler {
 		s.health(w, ready, map[string]any{"live": true, "ready": ready})
 	})
 	s.manageREST(mux, api)
+	s.textREST(mux)
 	s.operations(mux, manage)
 	mux.HandleFunc("POST /inference.GRPCInferenceService/ModelInfer", s.grpcCall(s.inferGRPC))
 	mux.HandleFunc("POST /inference.GRPCInferenceService/ModelStreamInfer", s.grpcCall(s.streamGRPC))
@@ -126,6 +127,10 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		endGRPC(w, err)
 		return
 	}
+	if strings.HasPrefix(r.URL.Path, "/v1/") {
+		s.replyOpenAI(w, err)
+		return
+	}
 	s.reply(w, nil, err)
 }
 
@@ -140,21 +145,27 @@ func (s *Server) health(w http.ResponseWriter, ok bool, object map[string]any) {
 
 // reply answers with a message as JSON, or with an error.
 func (s *Server) reply(w http.ResponseWriter, m proto.Message, err error) {
-	w.Header().Set("Content-Type", "application/json")
 	if err != nil {
 		s.early.add(err)
 		f := failureOf(err)
-		if f.status == http.StatusTooManyRequests || f.status == http.StatusServiceUnavailable {
-			w.Header().Set("Retry-After", "1")
-		}
-		if f.status == http.StatusUnauthorized {
-			w.Header().Set("WWW-Authenticate", "Bearer")
-		}
+		f.headers(w.Header())
 		w.WriteHeader(f.status)
 		json.NewEncoder(w).Encode(f)
 		return
 	}
+	w.Header().Set("Content-Type", "application/json")
 	w.Write(oip.MarshalJSON(m))
+}
+
+// headers sets the headers of an answer with a failure.
+func (f *failure) headers(h http.Header) {
+	h.Set("Content-Type", "application/json")
+	switch f.status {
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		h.Set("Retry-After", "1")
+	case http.StatusUnauthorized:
+		h.Set("WWW-Authenticate", "Bearer")
+	}
 }
 
 // inferREST answers a request for inference.

@@ -64,6 +64,8 @@ type Options struct {
 	Drain time.Duration
 	// MostBody bounds the bytes of one request's body. 0: the ledger alone does.
 	MostBody int64
+	// MostTexts bounds the texts of one request. 0: 16384.
+	MostTexts int
 	// Requests bounds the requests in progress, each of which may take 32 KiB of Go's heap beside Limit. One client gets
 	// at most half of them, less if others want some. 0: 2048.
 	Requests int
@@ -91,6 +93,7 @@ type Server struct {
 	responses *ledger.Buffers
 	sending   *shares // of the memory for bodies, until they are there
 	reading   *shares // of the memory for responses
+	joining   *shares // of the memory for texts that are computed
 	asking    *shares // of the requests in progress
 	catalogue *catalogue.Catalogue
 	regions   regions
@@ -112,7 +115,7 @@ type Server struct {
 func New(o Options) (*Server, error) {
 	o.Mode, o.Every = cmp.Or(o.Mode, AtStart), cmp.Or(o.Every, 15*time.Second)
 	o.Drain, o.Stall = cmp.Or(o.Drain, 30*time.Second), cmp.Or(o.Stall, 20*time.Second)
-	o.Requests = cmp.Or(o.Requests, 2048)
+	o.Requests, o.MostTexts = cmp.Or(o.Requests, 2048), cmp.Or(o.MostTexts, 16384)
 	if o.Limit == 0 {
 		o.Limit = limits.Usable() / 8 * 7
 	}
@@ -129,6 +132,7 @@ func New(o Options) (*Server, error) {
 	s.responses = ledger.NewBuffers(s.ledger.Account(ledger.Response, "responses"), min(o.Limit/16, 64<<20))
 	s.sending = newShares(func() int64 { return s.ledger.Most(ledger.Body) })
 	s.reading = newShares(func() int64 { return s.ledger.Most(ledger.Response) })
+	s.joining = newShares(func() int64 { return s.ledger.Most(ledger.Joined) })
 	s.asking = newShares(func() int64 { return int64(o.Requests) })
 	s.catalogue = catalogue.New(s.ledger, catalogue.Options{Folder: o.Folder, Explicit: o.Mode == Explicit, Load: o.Load,
 		Cache: o.Cache, Threads: o.Threads, Evict: o.Evict, Replace: o.Replace, Drain: o.Drain, Log: s.log})

@@ -137,5 +137,6 @@ func (s *Server) state() ledger.State {
 	state := s.ledger.State()
 	s.sending.add(&state)
 	s.reading.add(&state)
+	s.joining.add(&state)
 	return state
 }

@@ -141,7 +141,7 @@ func (m *modelStatus) of(v *catalogue.Version) {
 	c := v.Counters()
 	m.Platform, m.Certificate, m.Loaded = v.Platform(), certificateOf(v), &v.Loaded
 	m.Fixed, m.CallBytes = v.Bytes()
-	m.Calls, m.Joined, m.WhyNotJoined = v.Calls, v.Batcher != nil, v.Unbatched
+	m.Calls, m.Joined, m.WhyNotJoined = v.Calls, v.Joined(), v.Unbatched
 	m.Took, m.FromCache, m.Waiting = v.Took.Seconds(), v.FromCache, v.Waiting()
 	m.Success, m.Failed, m.Rows, m.Runs = c.Success, c.Fail, c.Rows, c.Executions
 	if v.Sequences != nil {

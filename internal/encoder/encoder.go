@@ -25,6 +25,9 @@ type Options struct {
 	// model takes: runs have as many texts as fit.
 	Compile   weir.Options
 	MaxTokens int // of a text, special ones included; 0: what the folder says
+	// Room returns the most bytes that a run may take at present, if that is less than what the certificate has: a run
+	// then has fewer texts, but one at least. nil: no less.
+	Room func() int64
 	// Output returns the name of the output to compute.
 	Output func(m *weir.Model) (string, error)
 	// Settings reads more of the folder; nil: nothing.
@@ -183,33 +186,18 @@ type Text struct {
 // Run returns the output for each text: Size elements or, if PerToken, as many for each of its tokens. prompt is the
 // number of tokens at the beginning of each text that a pooling may leave out. Run waits for a run that has room; if
 // ctx ends, it returns the error of ctx.
-func (m *Model) Run(ctx context.Context, prompt int, texts []Text) (results [][]float32, err error) {
-	defer diag.Recover(&err, "computing texts")
-	if err := ctx.Err(); err != nil {
-		return nil, context.Cause(ctx)
-	}
-	r := &request{ctx: ctx, prompt: int64(prompt), jobs: make([]job, len(texts))}
+func (m *Model) Run(ctx context.Context, prompt int, texts []Text) ([][]float32, error) {
 	out := make([][]float32, len(texts))
 	total := 0
-	for i, t := range texts {
-		if err := m.check(t); err != nil {
-			return nil, diag.Inputf("text %d: %w", i, err)
-		}
+	for _, t := range texts {
 		total += m.layout.elements(len(t.IDs))
 	}
 	all := make([]float32, total)
 	for i, t := range texts {
 		n := m.layout.elements(len(t.IDs))
 		out[i], all = all[:n:n], all[n:]
-		r.jobs[i] = job{r, t, out[i]}
 	}
-	if len(texts) == 0 {
-		return out, nil
-	}
-	if err := m.queue.add(r); err != nil {
-		return nil, err
-	}
-	if err := m.queue.wait(r); err != nil {
+	if err := m.RunInto(ctx, prompt, texts, out); err != nil {
 		return nil, err
 	}
 	return out, nil
@@ -238,6 +226,32 @@ func (m *Model) check(t Text) error {
 	}
 	return nil
 }
+
+// RunInto is Run with memory for the output, which nothing writes to once it has returned. Runs may read the texts
+// after that, if ctx has ended.
+func (m *Model) RunInto(ctx context.Context, prompt int, texts []Text, out [][]float32) (err error) {
+	defer diag.Recover(&err, "computing texts")
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	r := &request{ctx: ctx, prompt: int64(prompt), jobs: make([]job, len(texts))}
+	for i, t := range texts {
+		if err := m.check(t); err != nil {
+			return diag.Inputf("text %d: %w", i, err)
+		}
+		r.jobs[i] = job{r, t, out[i]}
+	}
+	if len(texts) == 0 {
+		return nil
+	}
+	if err := m.queue.add(r); err != nil {
+		return err
+	}
+	return m.queue.wait(r)
+}
+
+// CallBytes returns the bytes of a run of so many texts, of which the longest has that many tokens.
+func (m *Model) CallBytes(texts, tokens int) int64 { return m.layout.call(texts, tokens) }
 
 // only is a folder with one of its ONNX files as the model's: other models in it are not seen.
 type only struct {

@@ -128,14 +128,14 @@ func (l *layout) call(texts, longest int) int64 {
 	return bytes
 }
 
-// most returns how many texts of at most that many tokens a run may have, at least 1.
-func (l *layout) most(longest int) int {
+// most returns how many texts of at most that many tokens a run of at most so many bytes may have, at least 1.
+func (l *layout) most(longest int, bytes int64) int {
 	if l.rows > 0 {
 		return l.rows
 	}
 	low, high := 1, max(1, l.together/max(1, longest))
 	for low < high { // the most that fit
-		if middle := (low + high + 1) / 2; l.call(middle, longest) <= l.bytes {
+		if middle := (low + high + 1) / 2; l.call(middle, longest) <= bytes {
 			low = middle
 		} else {
 			high = middle - 1

@@ -188,7 +188,11 @@ func (q *queue) group() (group []job) {
 	first := q.requests[q.next]
 	q.next++
 	longest := first.jobs[len(first.jobs)-1].tokens()
-	most := q.of.layout.most(longest)
+	bytes := q.of.layout.bytes
+	if room := q.of.options.Room; room != nil {
+		bytes = min(bytes, room())
+	}
+	most := q.of.layout.most(longest, bytes)
 	all := slices.Clone(q.requests)
 	for i := range all {
 		r := all[(slices.Index(all, first)+i)%len(all)]
@@ -284,8 +288,12 @@ func (m *Model) run(ctx context.Context, a *arguments, group []job) (err error) 
 		return err
 	}
 	each := len(data) / rows
+	m.queue.mu.Lock()
+	defer m.queue.mu.Unlock()
 	for i, j := range group {
-		copy(j.out, data[i*each:(i+1)*each])
+		if j.of.left > 0 { // otherwise the memory is its caller's again
+			copy(j.out, data[i*each:(i+1)*each])
+		}
 	}
 	return nil
 }

@@ -92,6 +92,7 @@ func parse(args []string) (*settings, error) {
 	f.DurationVar(&s.drain, "drain", 30*time.Second,
 		"how long requests in progress may go on after SIGTERM, or after their model is unloaded")
 	f.Int64Var(&o.MostBody, "most-body", 0, "bytes of one request's body; 0: as the limit allows")
+	f.IntVar(&o.MostTexts, "most-texts", 0, "texts of one request to a model of texts; 0: 16384")
 	f.DurationVar(&o.Stall, "stall", 20*time.Second, "how long a client may let a transfer rest")
 	f.IntVar(&s.connections, "connections", 0, "connections at a time, of --listen and --grpc; 0: as Go's heap "+
 		"allows, at most 1024")

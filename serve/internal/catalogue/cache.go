@@ -131,7 +131,7 @@ func (c *Catalogue) keep(p *weir.Program, key string) (err error) {
 // models, and for everything that the artefact depends on: the files' names, sizes and times, the options, the
 // processor and this build.
 func (c *Catalogue) key(from source, s settings) string {
-	if c.options.Cache == "" || filepath.Ext(from.path) == ending {
+	if c.options.Cache == "" || filepath.Ext(from.path) == ending || from.texts {
 		return ""
 	}
 	path, err := filepath.Abs(from.path)

@@ -496,7 +496,7 @@ func (c *Catalogue) report(v *Version) {
 	c.options.Log.Info("model loaded", "model", v.Model, "version", v.Number, "took", v.Took.Round(time.Microsecond),
 		"cached", v.FromCache, "held_bytes", fixed, "certificate",
 		v.Program.Memory().Formula(v.Calls).String(),
-		"calls", v.Calls, "joined", v.Batcher != nil, "why_not_joined", v.Unbatched)
+		"calls", v.Calls, "joined", v.Joined(), "why_not_joined", v.Unbatched)
 	if v.Sequences != nil {
 		bytes, copied := v.Sequences.describe()
 		c.options.Log.Info("model has sequences", "model", v.Model, "version", v.Number, "idle", v.Sequences.idle,

@@ -68,6 +68,9 @@ func (c *Catalogue) warm(ctx context.Context, v *Version) error {
 
 // warmOnce runs the program once.
 func (v *Version) warmOnce(ctx context.Context, w *oip.ModelWarmup) (err error) {
+	if v.Texts != nil {
+		return v.warmTexts(ctx, w)
+	}
 	in := weir.Inputs{}
 	defer func() {
 		for _, a := range in {

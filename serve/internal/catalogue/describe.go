@@ -11,6 +11,9 @@ import (
 
 // Platform returns the version's kind of model, as metadata tell it.
 func (v *Version) Platform() string {
+	if v.Texts != nil {
+		return "text_weir"
+	}
 	switch filepath.Ext(v.source.path) {
 	case ".onnx":
 		return "onnx_weir"

@@ -31,6 +31,7 @@ type found struct {
 // source is a version's file, and a text that changes if the file, or one beside it, changes.
 type source struct {
 	path, state string
+	texts       bool // the folder of path is a model of texts
 }
 
 // newest returns the numbers of the versions, newest first.
@@ -127,7 +128,7 @@ func scanModel(folder, name string) *found {
 		if info, statErr := os.Stat(path); err != nil || number < 1 || e.Name()[0] == '+' || statErr != nil || !info.IsDir() {
 			continue
 		}
-		if s, err := versionIn(path, f.config.DefaultModelFilename); err == nil {
+		if s, err := versionIn(path, f.config); err == nil {
 			f.versions[number] = s
 		} else if f.err == nil {
 			f.err = fmt.Errorf("version %d: %w", number, err)
@@ -136,7 +137,7 @@ func scanModel(folder, name string) *found {
 	if len(f.versions) > 0 || f.err != nil {
 		return f
 	}
-	s, err := versionIn(folder, f.config.DefaultModelFilename)
+	s, err := versionIn(folder, f.config)
 	switch {
 	case err == nil:
 		f.versions[1] = s
@@ -148,9 +149,13 @@ func scanModel(folder, name string) *found {
 	return f
 }
 
-// versionIn returns the model file in a folder: the one that is named, or model.onnx, model.pt2, model.weir, or the
-// only one of these kinds.
-func versionIn(folder, name string) (s source, err error) {
+// versionIn returns the model in a folder: a model of texts, or the model file that is named, or model.onnx, model.pt2,
+// model.weir, or the only one of these kinds.
+func versionIn(folder string, config *oip.ModelConfig) (s source, err error) {
+	if main := textsIn(folder, config); main != "" {
+		return sourceOfTexts(folder, main)
+	}
+	name := config.DefaultModelFilename
 	entries, err := os.ReadDir(folder)
 	if err != nil {
 		return s, err

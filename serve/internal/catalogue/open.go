@@ -31,10 +31,14 @@ func (c *Catalogue) open(ctx context.Context, f *found, n int64) (v *Version, er
 		}
 	}()
 	s.options.Threads, s.options.Account = c.options.Threads, v.account
-	if err := c.compile(ctx, v, s); err != nil {
+	if v.source.texts {
+		err = c.openTexts(ctx, v, s)
+	} else if err = c.compile(ctx, v, s); err == nil {
+		v.Inputs, v.Outputs = v.Program.Inputs(), v.Program.Outputs()
+	}
+	if err != nil {
 		return v, err
 	}
-	v.Inputs, v.Outputs = v.Program.Inputs(), v.Program.Outputs()
 	v.Calls = v.Program.Stats().Calls // which takes long: it lists the program's memory
 	if err := v.check(f.config); err != nil {
 		return v, err
@@ -43,7 +47,11 @@ func (c *Catalogue) open(ctx context.Context, f *found, n int64) (v *Version, er
 		return v, err
 	}
 	v.measure()
-	if call, err := v.CallBytes(v.smallest()); err == nil { // otherwise only a run knows
+	if v.Texts != nil {
+		if err := v.Texts.require(v.account.calls); err != nil {
+			return v, err
+		}
+	} else if call, err := v.CallBytes(v.smallest()); err == nil { // otherwise only a run knows
 		if err := v.account.calls.Require(call); err != nil {
 			return v, err
 		}
@@ -55,8 +63,11 @@ func (c *Catalogue) open(ctx context.Context, f *found, n int64) (v *Version, er
 }
 
 // atOnce returns the most rows that are past the queue: one for each call or, if requests are joined, twice those that
-// fill all calls, so that the next runs can be filled too.
+// fill all calls, so that the next runs can be filled too. The rows of texts are their tokens.
 func (v *Version) atOnce() int {
+	if v.Texts != nil {
+		return 2 * TokensTogether * v.Calls
+	}
 	if v.Batcher == nil {
 		return v.Calls
 	}
@@ -93,6 +104,9 @@ func (v *Version) load(ctx context.Context, path string, o weir.Options) (err er
 
 // join makes the version's batcher, if it is proved that its requests can be joined.
 func (v *Version) join(s settings) {
+	if v.Texts != nil { // which joins texts itself
+		return
+	}
 	if s.off != "" {
 		v.Unbatched = s.off
 		return

@@ -94,6 +94,9 @@ func (v *Version) Message() *oip.ModelStatistics {
 	if v.Batcher != nil {
 		m.ExecutionCount += uint64(v.Batcher.Stats().RunRows.Count)
 	}
+	if v.Texts != nil {
+		m.ExecutionCount = uint64(v.Program.Stats().Runs)
+	}
 	fixed, calls := v.Bytes()
 	m.MemoryUsage = []*oip.MemoryUsage{{Type: "weights and code", ByteSize: uint64(fixed)},
 		{Type: "calls", ByteSize: uint64(calls)}}

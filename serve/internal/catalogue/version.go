@@ -23,6 +23,7 @@ type Version struct {
 	Number  int64
 	Config  *oip.ModelConfig
 	Program *weir.Program
+	Texts   *Texts         // nil: the model does not read texts
 	Batcher *batch.Batcher // nil: requests are not joined
 	// Unbatched is the reason why requests are not joined.
 	Unbatched       string
@@ -102,8 +103,11 @@ func (v *Version) close() (err error) {
 	if v.Program != nil {
 		v.Program.Trim()               // what is left then is the model's
 		v.account.running.Store(false) // nothing runs any more
-		err = errors.Join(err, v.Program.Close())
+		if v.Texts == nil {
+			err = errors.Join(err, v.Program.Close())
+		}
 	}
+	err = errors.Join(err, v.Texts.close())
 	if v.model != nil {
 		err = errors.Join(err, v.model.Close())
 	}
@@ -147,6 +151,7 @@ type settings struct {
 	preferred int
 	off       string
 	states    string // of sequences: their inputs and outputs
+	tokens    int    // the most of a text; 0: as the model says
 	batch     batch.Options
 	queue     queueOptions
 }
@@ -223,6 +228,16 @@ func (s *settings) parameters(c *oip.ModelConfig) error {
 			default:
 				return fmt.Errorf("%w; it may be f32 or bf16", bad)
 			}
+		case "weir.tokens":
+			n, err := strconv.ParseInt(text, 10, 32)
+			if err != nil || n < 1 {
+				return fmt.Errorf("%w; it is the most tokens of a text", bad)
+			}
+			s.tokens = int(n)
+		case "weir.texts":
+			if text != "on" && text != "off" {
+				return fmt.Errorf("%w; it may be on or off", bad)
+			}
 		case "weir.batching":
 			if text != "on" && text != "off" {
 				return fmt.Errorf("%w; it may be on or off", bad)
@@ -247,7 +262,8 @@ func (s *settings) parameters(c *oip.ModelConfig) error {
 			}
 		default:
 			if strings.HasPrefix(name, "weir.") {
-				return fmt.Errorf("%w; there is no such parameter: weir.batching, weir.budget, weir.dims, weir.precision", bad)
+				return fmt.Errorf("%w; there is no such parameter: weir.batching, weir.budget, weir.dims, "+
+					"weir.precision, weir.texts, weir.tokens", bad)
 			}
 		}
 	}

@@ -381,6 +381,17 @@ func (t *Tensor) appender() (func(to []byte, i int) ([]byte, error), error) {
 	return nil, textual(t)
 }
 
+// AppendFloats appends the elements of FP32 data, separated by commas, as JSON text.
+func AppendFloats(to, data []byte) []byte {
+	for i := 0; i+4 <= len(data); i += 4 {
+		if i > 0 {
+			to = append(to, ',')
+		}
+		to = appendFloat(to, float64(math.Float32frombits(binary.LittleEndian.Uint32(data[i:]))), 32)
+	}
+	return to
+}
+
 // appendFloat appends a float as JSON text, in the fewest digits that are read as the same float.
 func appendFloat(to []byte, x float64, bits int) []byte {
 	switch {

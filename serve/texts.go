@@ -1,0 +1,351 @@
+package serve
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/embed"
+	"github.com/weirml/weir/serve/internal/catalogue"
+	"github.com/weirml/weir/serve/internal/ledger"
+	"github.com/weirml/weir/serve/internal/oip"
+	"github.com/weirml/weir/serve/internal/texts"
+)
+
+// A request's texts are computed in waves: texts of about the same length, about as many as a run has. Each wave waits
+// for its turn in the model's queue by itself, so that a request with many texts does not keep others waiting for long;
+// the model joins the waves of all requests that have their turn.
+
+// The bytes of Go's heap that a wave takes: for each byte of its longest text while that becomes tokens, for each token
+// and for each text.
+const (
+	heapOfByte  = 66
+	heapOfToken = 8
+	heapOfText  = 256
+)
+
+// mostOfWave is the most texts of a wave.
+const mostOfWave = 256
+
+// work is the texts of a request that are computed.
+type work struct {
+	texts.Input
+	version  *catalogue.Version
+	prompt   string
+	priority int
+	from     string
+	out      []float32 // the whole vectors
+	size     int       // the elements of each
+	tokens   atomic.Int64
+	queued   atomic.Int64 // the time that waves waited for their turn, in nanoseconds
+	order    []int32      // the texts, the longest first
+	most     int          // the tokens of a text at most
+	perByte  float64      // an estimate of the tokens of a text
+
+	mu   sync.Mutex
+	next int // the index in order of the next wave
+}
+
+// inferTexts answers a request to a model of texts: x.asked if it is there, otherwise one of the protocol.
+func (x *exchange) inferTexts(ctx context.Context, v *catalogue.Version, r *oip.Request, priority int,
+	o *outcome) (*oip.Response, error) {
+	began := time.Now()
+	if v.Texts == nil {
+		return nil, oip.Errorf("model %s does not read texts; it has %s", v.Model, namesOf(v.Inputs))
+	}
+	e, w, place := x.asked, want{}, []byte(nil)
+	if e == nil {
+		var err error
+		if e, w, place, err = x.textsOf(v, r); err != nil {
+			return nil, err
+		}
+	}
+	m := v.Texts.Model
+	if e.Dimensions > m.Dimensions() {
+		return nil, oip.Errorf("dimensions is %d, and the model's vectors have %d", e.Dimensions, m.Dimensions())
+	}
+	if e.Prompt != "" && e.IDs != nil {
+		return nil, oip.Errorf("prompt_name is %q, and a prompt is put before texts, not before ids", e.Prompt)
+	}
+	k := &work{Input: e.Input, version: v, prompt: e.Prompt, priority: priority, from: x.from, size: m.Dimensions(),
+		most: m.MaxTokens(), perByte: v.Texts.PerByte()}
+	o.phases.Input = time.Since(began)
+	if err := x.vectors(ctx, k); err != nil {
+		return nil, err
+	}
+	o.phases.Queue = time.Duration(k.queued.Load())
+	o.phases.Infer = time.Since(began) - o.phases.Input - o.phases.Queue
+	ended := time.Now()
+	size := cmp.Or(e.Dimensions, k.size)
+	for i := range k.Len() {
+		copy(k.out[i*size:], embed.Shorten(k.out[i*k.size:(i+1)*k.size], size))
+	}
+	t := oip.Tensor{Name: catalogue.TextOutput, DType: weir.F32, Shape: []int{k.Len(), size}, Binary: w.Binary}
+	t.Data = unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(k.out))), 4*k.Len()*size)
+	if w.Region != nil {
+		if len(place) < len(t.Data) {
+			return nil, oip.Errorf("output %q has %d bytes, and its shared memory %d", w.Name, len(t.Data), len(place))
+		}
+		if err := guarded(func() error { copy(place, t.Data); return nil }); err != nil {
+			return nil, err
+		}
+		t.Region = &oip.Region{Name: w.Region.Name, Offset: w.Region.Offset, Size: int64(len(t.Data))}
+	}
+	x.closeInputs()
+	x.tokens = k.tokens.Load()
+	o.rows, o.joined, o.phases.Output = k.Len(), true, time.Since(ended)
+	return &oip.Response{Model: v.Model, Version: v.Name(), ID: r.ID, Outputs: []oip.Tensor{t}}, nil
+}
+
+// textsOf returns what a request of the protocol asks for, and the shared memory for the vectors, if it has some.
+func (x *exchange) textsOf(v *catalogue.Version, r *oip.Request) (e *texts.Embeddings, w want, place []byte,
+	err error) {
+	var list []want
+	if list, err = wantedOf(v, r); err != nil {
+		return nil, w, nil, err
+	}
+	w, e = list[0], &texts.Embeddings{}
+	if w.Classes > 0 {
+		return nil, w, nil, oip.Errorf("output %q is a vector, which has no classes", w.Name)
+	}
+	if w.Region != nil {
+		var leave func()
+		if place, leave, err = x.server.regions.use(w.Region); err != nil {
+			return nil, w, nil, err
+		}
+		x.leave = append(x.leave, leave)
+	}
+	e.Prompt, _ = r.Parameters.Text("prompt_name")
+	if r.Parameters["dimensions"] != nil {
+		n, ok := r.Parameters.Int("dimensions")
+		if !ok || n < 1 || n > 1<<30 {
+			return nil, w, nil, oip.Errorf("dimensions is no number of elements")
+		}
+		e.Dimensions = int(n)
+	}
+	err = guarded(func() error {
+		in, err := x.inputs(v, r)
+		if err != nil {
+			return err
+		}
+		t, _ := in[catalogue.TextInput].(*weir.Tensor)
+		switch {
+		case t == nil:
+			return oip.Errorf("model %s needs the input %s", v.Model, namesOf(v.Inputs))
+		case len(t.Shape()) != 1 && (len(t.Shape()) != 2 || t.Shape()[1] != 1):
+			return oip.Errorf("input %q has shape %v; it may have [texts], or [texts 1]", catalogue.TextInput, t.Shape())
+		case t.Len() == 0 || t.Len() > x.server.options.MostTexts:
+			return oip.Errorf("input %q has %d texts; a request has 1 to %d", catalogue.TextInput, t.Len(),
+				x.server.options.MostTexts)
+		}
+		if r.Inputs[0].Region != nil { // whose texts may change, or end
+			return x.own(&e.Input, t)
+		}
+		e.Texts, err = weir.View[string](t)
+		return err
+	})
+	return e, w, place, err
+}
+
+// own copies texts into memory of the request.
+func (x *exchange) own(in *texts.Input, t *weir.Tensor) error {
+	list, err := weir.View[string](t)
+	if err != nil {
+		return err
+	}
+	size := int64(0)
+	for _, text := range list {
+		size += int64(len(text))
+	}
+	memory, err := x.more(size)
+	if err != nil {
+		return err
+	}
+	for _, text := range list {
+		n := copy(memory, text)
+		in.Texts = append(in.Texts, unsafe.String(unsafe.SliceData(memory), n))
+		memory = memory[n:]
+	}
+	return nil
+}
+
+// bytesOf returns the size of a text in bytes, or that of its ids.
+func (k *work) bytesOf(i int32) int {
+	if k.IDs != nil {
+		return 4 * len(k.IDs[i])
+	}
+	return len(k.Texts[i])
+}
+
+// about estimates the number of a text's tokens.
+func (k *work) about(i int32) int {
+	if k.IDs != nil {
+		return len(k.IDs[i])
+	}
+	return int(min(float64(k.most), 2+k.perByte*float64(len(k.Texts[i]))))
+}
+
+// wave returns the texts in order that begin at an index: one at least, and about as many as a run has; and an estimate
+// of their tokens.
+func (k *work) wave(from int) (list []int32, tokens int) {
+	end := from
+	for end < len(k.order) && end-from < mostOfWave {
+		if n := k.about(k.order[end]); end == from || tokens+n <= catalogue.TokensTogether {
+			tokens += n
+			end++
+			continue
+		}
+		break
+	}
+	return k.order[from:end], tokens
+}
+
+// plan orders the texts. It returns how many waves may be computed at a time, and the bytes of Go's heap that they and
+// the order take.
+func (k *work) plan() (atOnce int, heap int64) {
+	k.order = make([]int32, k.Len())
+	for i := range k.order {
+		k.order[i] = int32(i)
+	}
+	slices.SortStableFunc(k.order, func(a, b int32) int { return k.bytesOf(b) - k.bytesOf(a) })
+	waves, largest := 0, int64(0)
+	for from := 0; from < len(k.order); waves++ {
+		list, _ := k.wave(from)
+		bytes := int64(heapOfByte * k.bytesOf(list[0]))
+		if k.IDs != nil {
+			bytes = 0
+		}
+		for _, i := range list {
+			bytes += heapOfText + int64(heapOfToken*min(k.most, 64+k.bytesOf(i)))
+		}
+		largest = max(largest, bytes)
+		from += len(list)
+	}
+	atOnce = max(1, min(waves, 2*k.version.Calls, 1<<20/(1+k.bytesOf(k.order[0]))))
+	return atOnce, 4*int64(len(k.order)) + int64(atOnce)*largest
+}
+
+// vectors computes the vectors of a request's texts, in memory of the response.
+func (x *exchange) vectors(ctx context.Context, k *work) error {
+	bytes := min(4*int64(k.size)*int64(k.Len()), mostOutput)
+	err := x.share(ctx, x.server.reading, ledger.Response, &x.read, bytes)
+	var memory []byte
+	if err == nil {
+		memory, err = x.take(ctx, x.server.responses, bytes)
+	}
+	if err != nil {
+		return k.fewer(err)
+	}
+	k.out = unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(memory))), len(memory)/4)
+	atOnce, heap := k.plan()
+	if err := x.share(ctx, x.server.joining, ledger.Joined, &x.joined, heap); err != nil {
+		return k.fewer(err)
+	}
+	if err := k.version.TakeJoined(ctx, heap); err != nil {
+		return k.fewer(err)
+	}
+	defer k.version.GiveJoined(heap)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var others sync.WaitGroup
+	for range atOnce - 1 {
+		others.Go(func() {
+			if err := k.waves(ctx); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	if err = k.waves(ctx); err != nil {
+		cancel(err)
+	}
+	others.Wait()
+	x.server.ledger.Settle() // the runs' memory is idle, if others wait for it
+	if context.Cause(ctx) != nil {
+		err = context.Cause(ctx) // the first one
+	}
+	return err
+}
+
+// fewer adds to the error of a request that never fits what would.
+func (k *work) fewer(err error) error {
+	refused, ok := errors.AsType[*ledger.Refused](err)
+	if !ok || !refused.Never || refused.Need == 0 {
+		return err
+	}
+	if longest := k.bytesOf(k.longest()); refused.Kind == ledger.Joined && int64(heapOfByte*longest) > refused.Limit/2 {
+		return &sized{err, fmt.Sprintf("send texts of at most %d bytes", refused.Limit/2/heapOfByte)}
+	}
+	return &sized{err, fmt.Sprintf("send at most %d texts", int64(float64(refused.Limit)/float64(refused.Need)*0.75*
+		float64(k.Len())))}
+}
+
+// longest returns the index of the longest text.
+func (k *work) longest() (longest int32) {
+	for i := range int32(k.Len()) {
+		if k.bytesOf(i) > k.bytesOf(longest) {
+			longest = i
+		}
+	}
+	return longest
+}
+
+// waves computes waves until none is left, or ctx ends.
+func (k *work) waves(ctx context.Context) error {
+	for {
+		k.mu.Lock()
+		list, about := k.wave(k.next)
+		k.next += len(list)
+		k.mu.Unlock()
+		if len(list) == 0 {
+			return nil
+		}
+		if err := k.compute(ctx, list, about); err != nil {
+			return err
+		}
+	}
+}
+
+// compute computes a wave when it is its turn.
+func (k *work) compute(ctx context.Context, list []int32, about int) error {
+	began := time.Now()
+	if err := k.version.Enter(ctx, k.priority, k.from, about); err != nil {
+		return err
+	}
+	defer k.version.Done(about)
+	k.queued.CompareAndSwap(0, int64(time.Since(began)))
+	m := k.version.Texts.Model
+	ids, out, prompt := make([][]int32, len(list)), make([][]float32, len(list)), 0
+	all := make([]int32, 0, about+about/2)
+	for at, i := range list {
+		before := len(all)
+		if k.IDs != nil {
+			all = append(all, k.IDs[i]...) // a run may read ids after its request has ended
+		} else {
+			var err error
+			if all, prompt, err = m.Tokens(all, k.prompt, k.Texts[i]); err != nil {
+				return err
+			}
+		}
+		ids[at] = all[before:len(all):len(all)]
+		out[at] = k.out[int(i)*k.size : (int(i)+1)*k.size]
+		if err := ctx.Err(); err != nil {
+			return context.Cause(ctx)
+		}
+	}
+	k.tokens.Add(int64(len(all)))
+	if k.IDs == nil {
+		bytes := 0
+		for _, i := range list {
+			bytes += len(k.Texts[i])
+		}
+		k.version.Texts.Counted(bytes, len(all))
+	}
+	return cause(ctx, m.EmbedTokens(ctx, prompt, ids, out))
+}
