@@ -108,6 +108,9 @@ func (g *graph) disentangled(scale float64) func(at string, q, k *ir.Value) *ir.
 	if slices.ContainsFunc(c.Kinds, func(kind string) bool { return kind != "c2p" && kind != "p2c" }) {
 		g.Fail(g.notYet(fmt.Sprintf("the pos_att_type %q", c.Kinds)))
 	}
+	if c.Buckets > 0 && c.Buckets%2 != 0 { // whose last buckets begin beyond the largest distance
+		g.Fail(g.notYet(fmt.Sprintf("position_buckets %d", c.Buckets)))
+	}
 	most := c.MostFar
 	if most < 1 {
 		most = g.Positions
@@ -162,8 +165,7 @@ func (g *graph) disentangled(scale float64) func(at string, q, k *ir.Value) *ir.
 func (g *graph) byDistance(x, table, rows *ir.Value) *ir.Value {
 	heads := x.Type.Shape[1]
 	table = ops.Reshape(g.Builder, table, table.Type.Shape[0], heads, x.Type.Shape[3])
-	y := ops.MatMul(g.Builder, x, ops.Transpose(g.Builder, table, 1, 0, 2), false, true)
-	return ops.GatherElements(g.Builder, y, ops.Expand(g.Builder, rows, g.batch(), heads, g.tokens(), g.tokens()), 3)
+	return g.productsAt(x, ops.Transpose(g.Builder, table, 1, 0, 2), rows)
 }
 
 // logBucket returns the bucket of a distance: near distances have their own, farther ones share one by their logarithm.

@@ -59,15 +59,18 @@ func init() {
 
 // embedded returns the embeddings of an encoder of BERT's kind.
 func (g *graph) embedded(afterPadding bool) *ir.Value {
-	switch {
-	case g.Decoder:
+	if g.Decoder {
 		g.Fail(g.notYet("is_decoder is true"))
-	case g.PositionType != "" && g.PositionType != "absolute":
+	}
+	absolute := or(g.PositionType, "absolute") == "absolute"
+	if !absolute && !relativeKinds[g.PositionType] {
 		g.Fail(g.notYet(fmt.Sprintf("the position_embedding_type %q", g.PositionType)))
 	}
 	g.prefix = g.tensors.prefix("embeddings.word_embeddings.weight")
 	var p *positions
-	if afterPadding {
+	if !absolute {
+		p = &positions{unread: true}
+	} else if afterPadding {
 		p = g.afterPadding(1)
 	}
 	x := g.embeddings(p)
@@ -79,9 +82,17 @@ func (g *graph) embedded(afterPadding bool) *ir.Value {
 	return x
 }
 
+// relativeKinds are the position_embedding_types whose scores depend on distances, with the products of queries and of
+// the distances' embeddings (Shaw et al., Self-attention with relative position representations, 2018), and whether
+// those of keys are added too (Huang et al., Improve transformer models with better relative position embeddings, 2020).
+var relativeKinds = map[string]bool{"relative_key": true, "relative_key_query": true}
+
 // biased returns the attention of all layers; MPNet's has biases.
 func (g *graph) biased() func(int64) *attention {
 	a := g.self()
+	if relativeKinds[g.PositionType] {
+		a.bias = g.distanceKeys(g.PositionType == "relative_key_query")
+	}
 	if g.Type == "mpnet" {
 		g.Source = g.prefix + "encoder.relative_attention_bias"
 		table := g.weight("encoder.relative_attention_bias.weight", g.Buckets, g.Heads)
@@ -97,7 +108,7 @@ func (g *graph) sharedBias(v *ir.Value) func(string, *ir.Value, *ir.Value) *ir.V
 
 // albert builds an ALBERT, whose layers share the tensors of their group.
 func (g *graph) albert() *ir.Value {
-	x, a := g.embedded(false), g.self()
+	x, a := g.embedded(false), g.biased()(0)
 	if g.Groups < 1 || g.Groups > g.Layers || g.Layers > math.MaxInt32 || g.Inner < 1 {
 		g.Fail(g.inConfig(diag.Inputf("%d groups of %d layers, each of %d", g.Groups, g.Layers, g.Inner)))
 	}

@@ -71,3 +71,33 @@ func (g *graph) distances() *ir.Value {
 	at := ops.Counting(g.Builder, g.ids.Type.DType, g.tokens())
 	return g.binary(ops.Sub, at, ops.Reshape(g.Builder, at, g.tokens(), sym.Const(1)))
 }
+
+// distanceKeys returns the products of queries, and of keys if they count too, with embeddings of distances, which
+// attention adds to its scores.
+func (g *graph) distanceKeys(keys bool) func(at string, q, k *ir.Value) *ir.Value {
+	most := g.Positions
+	if most < 1 || most > mostDistance {
+		g.Fail(g.inConfig(diag.Inputf("max_position_embeddings is %d", most)))
+	}
+	g.atMost(most)
+	g.Source = g.prefix + "distances"
+	d := g.binary(ops.Sub, g.number(g.ids, float64(most-1)), g.distances()) // query − key + most − 1
+	one := sym.Const(1)
+	rows := ops.Reshape(g.Builder, d, one, one, g.tokens(), g.tokens())
+	return func(at string, q, k *ir.Value) *ir.Value {
+		table := g.weight(at+"attention.self.distance_embedding.weight", 2*most-1, last(q))
+		sum := g.productsAt(q, table, rows)
+		if keys {
+			y := g.productsAt(k, table, ops.Transpose(g.Builder, rows, 0, 1, 3, 2))
+			sum = g.binary(ops.Add, sum, ops.Transpose(g.Builder, y, 0, 1, 3, 2))
+		}
+		return g.binary(ops.Mul, sum, g.number(sum, 1/math.Sqrt(float64(last(q)))))
+	}
+}
+
+// productsAt returns, for each row of x, [batch, heads, tokens, size], its products with the rows of a table, [heads,
+// rows, size] or [rows, size], that an index, [1, 1, tokens, tokens], names.
+func (g *graph) productsAt(x, table, index *ir.Value) *ir.Value {
+	y := ops.MatMul(g.Builder, x, table, false, true)
+	return ops.GatherElements(g.Builder, y, ops.Expand(g.Builder, index, g.batch(), x.Type.Shape[1], g.tokens(), g.tokens()), 3)
+}

@@ -98,11 +98,48 @@ def own(name, new, changes, prefix=("", "")):
     print(new)
 
 
+def relative(name, kind, seed):
+    """A BERT with scores of distances, as transformers 4 had it; transformers 5 does not read it."""
+    model(name, hf.BertConfig(**SIZE), hf.BertModel, seed)
+    folder = MODELS / name
+    w = load_file(folder / "model.safetensors")
+    g = torch.Generator().manual_seed(seed)
+    for i in range(2):
+        w[f"encoder.layer.{i}.attention.self.distance_embedding.weight"] = torch.randn(95, 4, generator=g).half()
+    save_file(w, folder / "model.safetensors", metadata={"format": "pt"})
+    c = json.loads((folder / "config.json").read_text())
+    c["position_embedding_type"] = kind
+    (folder / "config.json").write_text(json.dumps(c, indent=1))
+    w = {k: v.float() for k, v in w.items()}
+    line = lambda x, n: x @ w[n + ".weight"].T + w[n + ".bias"]
+    norm = lambda x, n: torch.nn.functional.layer_norm(x, (16,), w[n + ".weight"], w[n + ".bias"], 1e-12)
+    answer = {"left": False, "cases": [{"name": "plain", "files": {}, "ids": texts(), "states": []}]}
+    for ids in texts():
+        n = len(ids)
+        x = norm(w["embeddings.word_embeddings.weight"][ids] + w["embeddings.token_type_embeddings.weight"][0], "embeddings.LayerNorm")
+        at = torch.arange(n)
+        for i in range(2):
+            a = f"encoder.layer.{i}.attention."
+            q, k, v = (line(x, a + f"self.{p}").view(n, 4, 4).transpose(0, 1) for p in ("query", "key", "value"))
+            e = w[a + "self.distance_embedding.weight"][at[:, None] - at[None] + 47]
+            scores = q @ k.transpose(1, 2) + torch.einsum("hld,lrd->hlr", q, e)
+            if kind == "relative_key_query":
+                scores = scores + torch.einsum("hrd,lrd->hlr", k, e)
+            y = ((scores / 2).softmax(-1) @ v).transpose(0, 1).reshape(n, 16)
+            x = norm(line(y, a + "output.dense") + x, a + "output.LayerNorm")
+            y = torch.nn.functional.gelu(line(x, f"encoder.layer.{i}.intermediate.dense"))
+            x = norm(line(y, f"encoder.layer.{i}.output.dense") + x, f"encoder.layer.{i}.output.LayerNorm")
+        answer["cases"][0]["states"].append([[float(f"{v:.7g}") for v in row] for row in x.tolist()])
+    (MODELS / f"{name}.json").write_text(json.dumps(answer) + "\n")
+
+
 ROPE = {"rope_theta": 500.0, "rope_type": "default"}
 
 
 def everything():
     yield "ernie", lambda n: model(n, hf.ErnieConfig(**SIZE, use_task_id=True, task_type_vocab_size=2), hf.ErnieModel, 1)
+    yield "bert_relative_key", lambda n: relative(n, "relative_key", 30)
+    yield "bert_relative_key_query", lambda n: relative(n, "relative_key_query", 31)
     yield "megatron_bert", lambda n: model(n, hf.MegatronBertConfig(**SIZE), hf.MegatronBertModel, 2)
     yield "data2vec_text", lambda n: model(n, hf.Data2VecTextConfig(**SIZE), hf.Data2VecTextModel, 3)
     yield "roberta_prelayernorm", lambda n: model(n, hf.RobertaPreLayerNormConfig(**SIZE), hf.RobertaPreLayerNormModel, 4)
