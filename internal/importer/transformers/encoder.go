@@ -82,9 +82,9 @@ func (g *graph) embedded(afterPadding bool) *ir.Value {
 	return x
 }
 
-// relativeKinds are the position_embedding_types whose scores depend on distances, with the products of queries and of
-// the distances' embeddings (Shaw et al., Self-attention with relative position representations, 2018), and whether
-// those of keys are added too (Huang et al., Improve transformer models with better relative position embeddings, 2020).
+// relativeKinds are the position_embedding_types with embeddings of distances, whose products with queries are added to
+// the scores (Shaw et al., Self-attention with relative position representations, 2018), and those with keys too (Huang
+// et al., Improve transformer models with better relative position embeddings, 2020).
 var relativeKinds = map[string]bool{"relative_key": true, "relative_key_query": true}
 
 // biased returns the attention of all layers; MPNet's has biases.

@@ -99,5 +99,6 @@ func (g *graph) distanceKeys(keys bool) func(at string, q, k *ir.Value) *ir.Valu
 // rows, size] or [rows, size], that an index, [1, 1, tokens, tokens], names.
 func (g *graph) productsAt(x, table, index *ir.Value) *ir.Value {
 	y := ops.MatMul(g.Builder, x, table, false, true)
-	return ops.GatherElements(g.Builder, y, ops.Expand(g.Builder, index, g.batch(), x.Type.Shape[1], g.tokens(), g.tokens()), 3)
+	index = ops.Expand(g.Builder, index, g.batch(), x.Type.Shape[1], g.tokens(), g.tokens())
+	return ops.GatherElements(g.Builder, y, index, 3)
 }
