@@ -57,7 +57,7 @@ type mergeSlot struct {
 }
 
 func newMergeTable(n int) mergeTable {
-	size := bits.Len(uint(2*n + 2))
+	size := bits.Len(uint(n + n*2/3 + 2)) // at most six in ten are taken
 	return mergeTable{make([]mergeSlot, 1<<size), uint(64 - size)}
 }
 
@@ -313,6 +313,7 @@ func (m *bpe) fillWhole() {
 	var s modelScratch
 	var made []token
 	var buffer []byte
+	var block []byte // in which pieces that are not tokens' texts lie one after the other
 	for text, id := range m.vocabulary.ids {
 		piece := text
 		if m.raw {
@@ -327,7 +328,11 @@ func (m *bpe) fillWhole() {
 			if len(buffer) == 0 {
 				continue
 			}
-			piece = string(buffer)
+			if len(block)+len(buffer) > cap(block) {
+				block = make([]byte, 0, max(1<<14, len(buffer)))
+			}
+			block = append(block, buffer...)
+			piece = view(block[len(block)-len(buffer):])
 		}
 		if !m.direct {
 			if len(piece) > 64 {

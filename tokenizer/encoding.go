@@ -36,7 +36,7 @@ func (e *encoded) reset() {
 
 // trimOf counts the spaces at the ends of a token. A byte-level space is Ġ.
 func trimOf(token string) (t trim) {
-	isSpace := func(r rune) bool { return r == 'Ġ' || unicode.Is(unicode.White_Space, r) }
+	isSpace := func(r rune) bool { return (r <= ' ' || r >= 0x7F) && (r == 'Ġ' || unicode.Is(unicode.White_Space, r)) }
 	for _, r := range token {
 		if !isSpace(r) {
 			break
@@ -126,7 +126,8 @@ func (t *Tokenizer) describe(s *scratch, e *encoded, p piece, word int) {
 		case t.literal:
 			e.trims = append(e.trims, trimOf(s.text.s[p.begin+k.begin:p.begin+k.end]))
 		default:
-			e.trims = append(e.trims, t.trimmings[k.id])
+			text, _ := t.vocabulary.token(k.id)
+			e.trims = append(e.trims, trimOf(text))
 		}
 	}
 }

@@ -29,18 +29,63 @@ type modelScratch struct {
 // vocabulary maps tokens to ids and back.
 type vocabulary struct {
 	ids    map[string]int32
-	tokens map[int32]string
-	size   int // the number of the model's tokens, from which added ones are numbered
+	dense  []string         // tokens by id, if most ids below the greatest have one; those of the others are absent
+	sparse map[int32]string // otherwise
+	size   int              // the number of the model's tokens, from which added ones are numbered
 }
 
+// absent stands for the token of an id that has none. It is not UTF-8.
+const absent = "\xff\xfe"
+
 func newVocabulary(ids map[string]int32) *vocabulary {
-	v := &vocabulary{ids: ids, tokens: make(map[int32]string, len(ids)), size: len(ids)}
+	v := &vocabulary{ids: ids, size: len(ids)}
+	most := int32(-1)
+	for _, id := range ids {
+		most = max(most, id)
+	}
+	if int(most) < 2*len(ids)+256 {
+		v.dense = make([]string, most+1)
+		for i := range v.dense {
+			v.dense[i] = absent
+		}
+	} else {
+		v.sparse = make(map[int32]string, len(ids))
+	}
 	for token, id := range ids {
-		if other, ok := v.tokens[id]; !ok || token < other {
-			v.tokens[id] = token
+		if other, ok := v.token(id); !ok || token < other {
+			v.set(id, token)
 		}
 	}
 	return v
+}
+
+// newPieces returns the vocabulary of pieces whose places are their ids. Of equal ones the last one's id is found.
+func newPieces(pieces []string) *vocabulary {
+	v := &vocabulary{ids: make(map[string]int32, len(pieces)), dense: pieces, size: len(pieces)}
+	for i, p := range pieces {
+		v.ids[p] = int32(i)
+	}
+	return v
+}
+
+// token returns the token of an id.
+func (v *vocabulary) token(id int32) (string, bool) {
+	if v.dense == nil {
+		token, ok := v.sparse[id]
+		return token, ok
+	}
+	if id < 0 || int(id) >= len(v.dense) || v.dense[id] == absent {
+		return "", false
+	}
+	return v.dense[id], true
+}
+
+func (v *vocabulary) set(id int32, token string) {
+	if v.dense == nil {
+		v.sparse[id] = token
+	} else {
+		v.dense[id] = token
+	}
 }
 
 // missing is the error of a text that has no ids, because the vocabulary lacks the token for unknown text.

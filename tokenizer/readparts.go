@@ -121,14 +121,6 @@ func (t *Tokenizer) readProcessor(v value) error {
 
 // process makes the plans of a post-processor, which may be nil.
 func (t *Tokenizer) process(p processor) {
-	if t.trims {
-		t.trimmings = map[int32]trim{}
-		for id, text := range t.vocabulary.tokens {
-			if x := trimOf(text); x != (trim{}) {
-				t.trimmings[id] = x
-			}
-		}
-	}
 	for _, pair := range []bool{false, true} {
 		ok := true
 		for _, special := range []bool{false, true} {

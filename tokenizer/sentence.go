@@ -22,15 +22,11 @@ func readSentencePiece(data []byte) (*Tokenizer, error) {
 	if t.sentence, err = sentencepiece.NewEncoder(f); err != nil {
 		return nil, err
 	}
-	ids := make(map[string]int32, len(f.Pieces))
+	pieces := make([]string, len(f.Pieces))
 	for i, p := range f.Pieces {
-		ids[p.Text] = int32(i)
+		pieces[i] = p.Text
 	}
-	t.vocabulary = newVocabulary(ids)
-	for i, p := range f.Pieces {
-		t.vocabulary.tokens[int32(i)] = p.Text
-	}
-	t.vocabulary.size = len(f.Pieces)
+	t.vocabulary = newPieces(pieces)
 	t.process(nil)
 	return t, nil
 }
@@ -55,7 +51,7 @@ func (t *Tokenizer) runSentence(s *scratch, e *encoded, text string, whole bool)
 func (t *Tokenizer) decodeSentence(ids []int32) string {
 	known := make([]int32, 0, len(ids))
 	for _, id := range ids {
-		if _, ok := t.vocabulary.tokens[id]; ok {
+		if _, ok := t.vocabulary.token(id); ok {
 			known = append(known, id)
 		}
 	}

@@ -138,7 +138,7 @@ func readTiktoken(data []byte, e tiktokenEncoding) (*Tokenizer, error) {
 	t.model, t.decoder = m, byteLevelDecoder{}
 	for _, content := range slices.Sorted(maps.Keys(e.special)) {
 		id := e.special[content]
-		if token, ok := t.vocabulary.tokens[id]; ok {
+		if token, ok := t.vocabulary.token(id); ok {
 			return nil, input(fmt.Sprintf("the token %s has the id %d of the special token %s", quote(token), id, content))
 		}
 		t.add(addedToken{content: content, normal: content, id: id, special: true})

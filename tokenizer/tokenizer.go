@@ -24,12 +24,11 @@ type Tokenizer struct {
 	sentence   *sentencepiece.Encoder // instead of all steps; nil: there is none
 	vocabulary *vocabulary
 	decoder    decoder
-	plans      [2][2]plan     // of one text and two, without special tokens and with them
-	planned    [2]bool        // whether there is a plan for one text, and for two
-	trims      bool           // offsets are trimmed
-	trimmings  map[int32]trim // by tokens' ids, if trims is set: those that are not zero
-	literal    bool           // the text of an unknown token is the piece's
-	parted     bool           // tokens that stand for nothing have a place in the text
+	plans      [2][2]plan // of one text and two, without special tokens and with them
+	planned    [2]bool    // whether there is a plan for one text, and for two
+	trims      bool       // offsets are trimmed
+	literal    bool       // the text of an unknown token is the piece's
+	parted     bool       // tokens that stand for nothing have a place in the text
 	cut        *Truncation
 	pad        *Padding
 
@@ -241,8 +240,7 @@ func (t *Tokenizer) Token(id int32) (string, bool) {
 	if at, ok := t.byID[id]; ok {
 		return t.added[at].normal, true
 	}
-	token, ok := t.vocabulary.tokens[id]
-	return token, ok
+	return t.vocabulary.token(id)
 }
 
 // Size returns the number of tokens: the model's, and those added to them.

@@ -39,7 +39,7 @@ func (t *Tokenizer) readUnigram(o object) error {
 		return err
 	}
 	pieces := make([]unigram.Piece, len(pairs))
-	ids := make(map[string]int32, len(pairs))
+	texts := make([]string, len(pairs))
 	for i, p := range pairs {
 		if len(p) != 2 {
 			return v.fault("entry " + number(i) + " is not a token and its score")
@@ -50,7 +50,7 @@ func (t *Tokenizer) readUnigram(o object) error {
 			return v.fault("entry " + number(i) + " is not a token and its score")
 		}
 		pieces[i] = unigram.Piece{Text: text, Score: score}
-		ids[text] = int32(i)
+		texts[i] = text
 	}
 	options := unigram.Options{Unknown: -1}
 	if !o.get("unk_id").isNull() {
@@ -65,11 +65,7 @@ func (t *Tokenizer) readUnigram(o object) error {
 	if err != nil {
 		return placed(err, o.path)
 	}
-	t.vocabulary = newVocabulary(ids)
-	for i, p := range pieces {
-		t.vocabulary.tokens[int32(i)] = p.Text
-	}
-	t.vocabulary.size = len(pieces)
+	t.vocabulary = newPieces(texts)
 	t.model, t.literal = &unigramModel{m}, true
 	return nil
 }
