@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -112,8 +113,14 @@ func (m *Model) unknownToken(f *transformers.Folder) error {
 	return nil
 }
 
+// problems are the values of problem_type.
+var problems = []string{"", "regression", "single_label_classification", "multi_label_classification"}
+
 // names returns the names of a model's labels, n of them. It refuses a config.json that names others.
 func (c *config) names(n int) ([]string, error) {
+	if !slices.Contains(problems, c.Problem) || n == 1 && c.Problem == "single_label_classification" {
+		return nil, diag.Inputf("the problem_type %q of a model of %d labels", c.Problem, n).AtFile(c.at)
+	}
 	list := make([]string, n)
 	for i := range list {
 		list[i] = fmt.Sprintf("LABEL_%d", i)

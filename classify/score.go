@@ -46,7 +46,7 @@ func each(f func(x float64) float64) func(x []float32) {
 	}
 }
 
-func sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
+func sigmoid(x float64) float64 { return float64(1 / (1 + float32(math.Exp(-x)))) }
 
 // softmax makes the elements positive, with the sum 1.
 func softmax(x []float32) {
