@@ -112,7 +112,8 @@ func function(t *testing.T, number int, parameters, code string) string {
 	}
 	head := "package main\n"
 	for _, path := range []string{"context", "fmt", "image", "io", "iter", "os", "runtime/debug", "time",
-		"github.com/weirml/weir/batch", "github.com/weirml/weir/files", "github.com/weirml/weir",
+		"github.com/weirml/weir/batch", "github.com/weirml/weir/classify", "github.com/weirml/weir/embed",
+		"github.com/weirml/weir/files", "github.com/weirml/weir",
 		"github.com/weirml/weir/array", "github.com/weirml/weir/nn", "github.com/weirml/weir/tokenizer",
 		"github.com/weirml/weir/train"} {
 		if strings.Contains(code+parameters, filepath.Base(path)+".") {
