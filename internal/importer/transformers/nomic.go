@@ -2,6 +2,7 @@ package transformers
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/weirml/weir/internal/ir"
@@ -61,7 +62,12 @@ func (g *graph) nomic(theta float64) *ir.Value {
 	}
 	x, a := g.embeddings(nil), g.self()
 	size := g.headSize(fmt.Sprintf(nomicBlock.layer, 0) + nomicBlock.query)
-	a.turn = g.rotation(g.turningOf(false, nonzero(g.Theta, g.RotaryBase, theta)), size)
+	t := g.turningOf(false, nonzero(g.Theta, g.RotaryBase, theta))
+	if g.Type == "new" && t.kind() == "ntk" && t.Mixed == nil {
+		// The base grows by the factor, and the frequencies shrink by a small part of it.
+		t.Kind, t.Theta, t.Factor = "linear", t.Theta*t.Factor, math.Pow(t.Factor, 2/float64(size))
+	}
+	a.turn = g.rotation(t, size)
 	return g.layers(x, &nomicBlock, func(int64) *attention { return a })
 }
 

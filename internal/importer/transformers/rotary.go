@@ -28,6 +28,7 @@ type turning struct {
 	Fast      float64  `json:"beta_fast"`        // yarn
 	Slow      float64  `json:"beta_slow"`        // yarn
 	Truncate  *bool    `json:"truncate"`         // yarn
+	Mixed     *float64 `json:"mixed_b"`          // ntk
 }
 
 // kind returns the kind of the frequencies.

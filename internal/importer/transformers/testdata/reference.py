@@ -82,7 +82,7 @@ def model(name, config, kind, seed, cases=(), left=False, ids=None):
     return folder
 
 
-def own(name, new, changes, prefix=("", "")):
+def own(name, new, changes, prefix=("", ""), case=0):
     """The same model with the configuration of its own code; transformers stores the tensors with the names of that code."""
     folder = MODELS / new
     shutil.rmtree(folder, ignore_errors=True)
@@ -93,7 +93,7 @@ def own(name, new, changes, prefix=("", "")):
         c.pop(k, None) if v is None else c.update({k: v})
     (folder / "config.json").write_text(json.dumps(c, indent=1))
     answer = json.loads((MODELS / f"{name}.json").read_text())
-    answer["cases"] = answer["cases"][:1]
+    answer["cases"] = [dict(answer["cases"][case], files={})]
     (MODELS / f"{new}.json").write_text(json.dumps(answer) + "\n")
     print(new)
 
@@ -184,6 +184,8 @@ def everything():
     yield "gte", lambda n: model(n, hf.GteConfig(**SIZE), hf.GteModel, 24, left=True, cases=[("another base", scaled())])
     yield "gte_types", lambda n: model(n, hf.GteConfig(**dict(SIZE, type_vocab_size=0)), hf.GteModel, 25, left=True)
     yield "gte_tokens", lambda n: model(n, hf.GteConfig(**SIZE, **LABELS), hf.GteForTokenClassification, 26, left=True)
+    yield "gte_scaled", lambda n: model(n, hf.GteConfig(**SIZE), hf.GteModel, 32, left=True, cases=[("ntk", {"rope_parameters": {"rope_type": "linear", "rope_theta": 800.0 * 8, "factor": 8 ** (2 / 4)}})])
+    yield "new_scaled", lambda n: own("gte_scaled", n, {"model_type": "new", "architectures": ["NewModel"], "rope_parameters": None, "rope_theta": 800, "rope_scaling": {"factor": 8.0, "type": "ntk"}}, case=1)
     yield "new", lambda n: own("gte_tokens", n, {
         "model_type": "new", "architectures": ["NewForTokenClassification"], "rope_parameters": None, "rope_theta": 160000, "position_embedding_type": "rope",
         "layer_norm_type": "layer_norm", "pack_qkv": True, "logn_attention_scale": False}, ("gte.", "new."))
