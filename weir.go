@@ -178,9 +178,11 @@ type Model struct {
 }
 
 // Load reads the model at path. The contents tell the format: ONNX, a .pt2 file of torch.export.save (torch 2.9 or
-// later), an artefact of Program.WriteTo, or Weir's own text. External data is read from the model's folder only.
+// later), an artefact of Program.WriteTo, or Weir's own text. External data is read from the model's folder only. A
+// folder is one of Hugging Face's transformers or of sentence-transformers, with safetensors files or an ONNX file:
+// docs/text.md lists the kinds.
 //
-// The file must be a regular one: a pipe, a device, a socket or a folder is ErrInput, and is not opened. What a file
+// A file must be a regular one: a pipe, a device or a socket is ErrInput, and is not opened. What a file
 // says that it needs is checked before it is taken: it may claim 16 MiB, and 32 bytes for each byte of the file and
 // of its external data. A file that claims more is ErrInput. Go's heap may grow to twice what is decoded on it.
 func Load(path string) (m *Model, err error) { return LoadContext(context.Background(), path) }

@@ -31,22 +31,26 @@ type layout struct {
 	inputs   []input
 	batch    string // the names of the dimensions; "" if the extent is fixed
 	tokens   string
-	rows     int          // the fixed number of texts; 0: any
-	columns  int          // the fixed number of tokens; 0: any
-	memory   *weir.Memory // of the program
-	bytes    int64        // the most that a call may take
-	together int          // the most tokens of a run of several texts, padding included
-	size     int          // the elements of the output for each text, or for each token
+	rows     int                            // the fixed number of texts; 0: any
+	columns  int                            // the fixed number of tokens; 0: any
+	memory   *weir.Memory                   // of the program
+	bytesOf  func(weir.Dims) (int64, error) // its method Call
+	bytes    int64                          // the most that a call may take
+	together int                            // the most tokens of a run of several texts, padding included
+	size     int                            // the elements of the output for each text, or for each token
 	perToken bool
 }
 
-// mostTogether is the number of tokens that a run of several texts has at most. A run reads all weights once, which
-// costs as much as about eight tokens: of more tokens together, less than a fiftieth of the time is for that.
+// runCost is what a run costs besides its tokens, as a number of tokens: it reads all weights once.
+const runCost = 8
+
+// mostTogether is the number of tokens that a run of several texts has at most, so that runCost is less than a fiftieth.
 const mostTogether = 512
 
 // layoutOf returns the layout of a program's inputs.
 func layoutOf(p *weir.Program) (l layout, err error) {
 	l.memory, l.together = p.Memory(), mostTogether
+	l.bytesOf = l.memory.Call
 	for _, in := range p.Inputs() {
 		r := slices.Index([]string{transformers.InputIDs, transformers.AttentionMask, transformers.TokenTypes,
 			transformers.PromptTokens}, in.Name)
@@ -109,7 +113,7 @@ func (l *layout) dims(rows, columns int) weir.Dims {
 
 // shape returns the shape of the inputs for a number of texts, of which the longest has that many tokens.
 func (l *layout) shape(texts, longest int) (rows, columns int) {
-	rows, columns = texts, longest
+	rows, columns = texts, max(1, longest)
 	if l.rows > 0 {
 		rows = l.rows
 	}
@@ -121,7 +125,7 @@ func (l *layout) shape(texts, longest int) (rows, columns int) {
 
 // call returns the bytes of a call; the largest number if the program refuses the dimensions.
 func (l *layout) call(texts, longest int) int64 {
-	bytes, err := l.memory.Call(l.dims(l.shape(texts, longest)))
+	bytes, err := l.bytesOf(l.dims(l.shape(texts, longest)))
 	if err != nil {
 		return math.MaxInt64
 	}
@@ -142,6 +146,31 @@ func (l *layout) most(longest int, bytes int64) int {
 		}
 	}
 	return low
+}
+
+// groups divides n texts, whose numbers of tokens ascend, into groups of neighbours that are computed together, so that
+// all runs together cost the least: runCost and the tokens of each, padding included. It returns where the groups end.
+func (l *layout) groups(n int, tokens func(i int) int) (ends []int) {
+	least, begin := make([]int64, n+1), make([]int, n+1) // of the first i texts, and where their last group begins
+	most, of := 0, -1
+	for end := 1; end <= n; end++ {
+		longest := tokens(end - 1)
+		if longest != of {
+			most, of = l.most(longest, l.bytes), longest
+		}
+		least[end] = math.MaxInt64
+		for from := end - 1; from >= max(0, end-most); from-- {
+			rows, columns := l.shape(end-from, longest)
+			if cost := least[from] + runCost + int64(rows)*int64(columns); cost < least[end] {
+				least[end], begin[end] = cost, from
+			}
+		}
+	}
+	for end := n; end > 0; end = begin[end] {
+		ends = append(ends, end)
+	}
+	slices.Reverse(ends)
+	return ends
 }
 
 // largest returns the most bytes of a call of any run that most allows without a limit of bytes.

@@ -26,6 +26,7 @@ type request struct {
 	ctx    context.Context
 	prompt int64 // the tokens of the prompt
 	jobs   []job // by their number of tokens, the longest last
+	groups []int // where the groups of jobs end that are computed together; the last is the number of jobs
 	left   int   // the texts whose results are not written
 	done   chan struct{}
 	err    error
@@ -56,6 +57,7 @@ func errClosed() error { return diag.New(diag.ErrClosed, "the model is closed") 
 // add adds a request with at least one job.
 func (q *queue) add(r *request) error {
 	slices.SortStableFunc(r.jobs, func(a, b job) int { return a.tokens() - b.tokens() })
+	r.groups = q.of.layout.groups(len(r.jobs), func(i int) int { return r.jobs[i].tokens() })
 	r.left, r.done = len(r.jobs), make(chan struct{})
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -176,8 +178,8 @@ func (q *queue) compute(ctx context.Context, a *arguments, group []job) {
 	}
 }
 
-// group takes jobs that are computed together, under the lock: the longest text of the request whose turn it is, and
-// texts of all requests that are about as long, as many as fit. It is empty if nothing waits.
+// group takes jobs that are computed together, under the lock: the longest texts of the request whose turn it is and,
+// if there is room for more, texts of other requests that are about as long. It is empty if nothing waits.
 func (q *queue) group() (group []job) {
 	if len(q.requests) == 0 {
 		return nil
@@ -185,39 +187,50 @@ func (q *queue) group() (group []job) {
 	if q.next >= len(q.requests) {
 		q.next = 0
 	}
-	first := q.requests[q.next]
+	all := slices.Concat(q.requests[q.next:], q.requests[:q.next])
 	q.next++
-	longest := first.jobs[len(first.jobs)-1].tokens()
 	bytes := q.of.layout.bytes
 	if room := q.of.options.Room; room != nil {
 		bytes = min(bytes, room())
 	}
+	end := len(all[0].jobs)
+	longest := all[0].jobs[end-1].tokens()
 	most := q.of.layout.most(longest, bytes)
-	all := slices.Clone(q.requests)
-	for i := range all {
-		r := all[(slices.Index(all, first)+i)%len(all)]
-		if r.prompt != first.prompt {
+	begin := max(0, end-most)
+	if n := len(all[0].groups); n > 1 {
+		begin = max(begin, all[0].groups[n-2])
+	}
+	group = q.take(group, all[0], begin, end)
+	for _, r := range all[1:] {
+		if len(group) >= most {
+			break
+		}
+		if r.prompt != all[0].prompt || len(r.groups) > 1 { // texts of more than one group have others of their length
 			continue
 		}
 		end := sort.Search(len(r.jobs), func(k int) bool { return r.jobs[k].tokens() > longest })
 		begin := end
-		for begin > 0 && len(group) < most && near(r.jobs[begin-1].tokens(), longest) {
+		for begin > 0 && len(group)+end-begin < most && longest-r.jobs[begin-1].tokens() <= runCost {
 			begin--
-			group = append(group, r.jobs[begin])
 		}
-		if r.jobs = slices.Delete(r.jobs, begin, end); len(r.jobs) == 0 {
-			q.drop(r)
-		}
-		if len(group) == most {
-			break
-		}
+		group = q.take(group, r, begin, end)
 	}
 	return group
 }
 
-// near reports whether a text is so long that to compute it with one of longest tokens, padded, is faster than alone:
-// a run costs as much as about eight tokens, besides its own.
-func near(tokens, longest int) bool { return longest-tokens <= max(8, longest/8) }
+// take moves jobs of a request into a group, under the lock.
+func (q *queue) take(group []job, r *request, begin, end int) []job {
+	group = append(group, r.jobs[begin:end]...)
+	if r.jobs = slices.Delete(r.jobs, begin, end); len(r.jobs) == 0 {
+		q.drop(r)
+		return group
+	}
+	for n := len(r.groups); n > 1 && r.groups[n-2] >= len(r.jobs); n-- {
+		r.groups = r.groups[:n-1]
+	}
+	r.groups[len(r.groups)-1] = len(r.jobs)
+	return group
+}
 
 // close refuses further requests, ends those that wait, and waits for the workers.
 func (q *queue) close() {
@@ -254,7 +267,7 @@ func (a *arguments) fill(group []job, rows, columns int) {
 // run computes a group, and writes its results.
 func (m *Model) run(ctx context.Context, a *arguments, group []job) (err error) {
 	defer diag.Recover(&err, "computing texts")
-	longest := 1
+	longest := 0
 	for _, j := range group {
 		longest = max(longest, j.tokens())
 	}

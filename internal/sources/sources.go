@@ -1,5 +1,5 @@
-// Package sources reads models of every format: ONNX files, programs of torch.export, Weir's own text, and modules that
-// other code built. A Model does not reveal its format.
+// Package sources reads models of every format: ONNX files, programs of torch.export, folders of transformers and of
+// sentence-transformers, Weir's own text, and modules that other code built. A Model does not reveal its format.
 package sources
 
 import (
