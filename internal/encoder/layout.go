@@ -44,7 +44,7 @@ type layout struct {
 // runCost is what a run costs besides its tokens, as a number of tokens: it reads all weights once.
 const runCost = 8
 
-// mostTogether is the number of tokens that a run of several texts has at most, so that runCost is less than a fiftieth.
+// mostTogether is the number of tokens that a run of several texts has at most: runCost is less than a fiftieth of it.
 const mostTogether = 512
 
 // layoutOf returns the layout of a program's inputs.
