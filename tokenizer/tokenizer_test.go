@@ -321,6 +321,17 @@ func TestSteps(t *testing.T) {
 	}
 }
 
+// TestNoDropout reads a BPE whose dropout is given, and is none.
+func TestNoDropout(t *testing.T) {
+	data := string(family(t, "gpt2"))
+	for _, value := range []string{"null", "0", "0.0"} {
+		changed := strings.Replace(data, `"dropout":null`, `"dropout":`+value, 1)
+		if _, err := LoadBytes([]byte(changed)); err != nil || changed == data && value != "null" {
+			t.Errorf("dropout %s: %v", value, err)
+		}
+	}
+}
+
 // TestRefused loads files with one thing wrong: the error is typed, and names the file and the place.
 func TestRefused(t *testing.T) {
 	const model = `"model":{"type":"WordLevel","unk_token":"u","vocab":{"u":0}}`
