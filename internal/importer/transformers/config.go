@@ -30,6 +30,9 @@ type config struct {
 	Partial    float64   `json:"partial_rotary_factor"`
 	LayerTypes []string  `json:"layer_types"`
 
+	Quantized  map[string]any `json:"quantization_config"`
+	Compressed map[string]any `json:"compression_config"`
+
 	ClassifierFrom string `json:"classifier_pooling"` // ModernBERT, EuroBERT
 
 	// What families alone have:

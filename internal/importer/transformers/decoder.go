@@ -117,13 +117,14 @@ func (d decoder) attention(g *graph) func(i int64) *attention {
 	case g.Type == "gemma3_text":
 		g.ScaleOf = or(g.ScaleOf, 256)
 	}
-	if g.LayerTypes != nil && int64(len(g.LayerTypes)) < g.Layers {
+	named := g.LayerTypes != nil && d.windows != nil && g.Type != "mistral" // others do not read them
+	if named && int64(len(g.LayerTypes)) < g.Layers {
 		g.Fail(g.inConfig(diag.Inputf("%d layer_types of %d layers", len(g.LayerTypes), g.Layers)))
 	}
 	kinds := map[bool]*attention{}
 	return func(i int64) *attention {
 		sliding := d.windows != nil && d.windows(g.config, i)
-		if g.LayerTypes != nil && g.Type != "mistral" { // which does not read them
+		if named {
 			sliding = g.sliding(i)
 		}
 		if a := kinds[sliding]; a != nil {

@@ -127,6 +127,9 @@ func (g *graph) load(at string) {
 		g.Fail(err)
 	}
 	g.at = at
+	if g.Quantized != nil || g.Compressed != nil {
+		g.Fail(g.notYet("quantization_config"))
+	}
 	if g.Layers < 1 {
 		g.Fail(g.inConfig(diag.Inputf("%d layers", g.Layers)))
 	}
