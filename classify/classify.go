@@ -33,6 +33,9 @@ type Options struct {
 	// Threads are GOMAXPROCS / Calls by default. Budget is the most bytes that the loaded model may take (Memory.Held):
 	// a run has as many texts as fit. Outputs, Dims, States and Layouts must not be set.
 	Compile weir.Options
+	// Room returns the most bytes that a run may take at present, if that is less than Memory's Call: a run then has fewer
+	// texts, but one at least. nil: no less.
+	Room func() int64
 }
 
 // Memory is a model's certificate, in bytes.
@@ -77,8 +80,8 @@ func LoadFS(ctx context.Context, files fs.FS, name string, o Options) (*Model, e
 
 // asked returns the encoder's options.
 func (m *Model) asked() encoder.Options {
-	return encoder.Options{Compile: m.options.Compile, MaxTokens: m.options.MaxTokens, Output: output,
-		Settings: m.settings}
+	return encoder.Options{Compile: m.options.Compile, MaxTokens: m.options.MaxTokens, Room: m.options.Room,
+		Output: output, Settings: m.settings}
 }
 
 // loaded completes the model with its encoder.
@@ -121,6 +124,9 @@ func (m *Model) Tokenizer() *tokenizer.Tokenizer { return m.encoder.Tokenizer() 
 
 // Memory returns the model's certificate.
 func (m *Model) Memory() Memory { return m.encoder.Memory() }
+
+// CallBytes returns the bytes that a run takes with so many texts, of which the longest has that many tokens.
+func (m *Model) CallBytes(texts, tokens int) int64 { return m.encoder.CallBytes(texts, tokens) }
 
 // Program returns the compiled model, for its plan and statistics. The model closes it.
 func (m *Model) Program() *weir.Program { return m.encoder.Program() }

@@ -78,7 +78,8 @@ func TestHostile(t *testing.T) {
 // TestHostileTexts is TestHostile for a model of texts: no answer has another client's vector, none has status 500, and
 // the memory does not grow.
 func TestHostileTexts(t *testing.T) {
-	s, h := start(t, serve.Options{Folder: textFolder(t, map[string]string{"bert": "bert"}), Limit: 64 << 20,
+	s, h := start(t, serve.Options{Folder: textFolder(t, map[string]string{"bert": "bert",
+		"rank": "../../../classify/testdata/models/cross_encoder"}), Limit: 64 << 20,
 		Stall: 2 * time.Second, MostTexts: 2000})
 	random := rand.New(rand.NewPCG(39, 1))
 	_, e := embedded(t, h, map[string]any{"model": "bert", "input": "a secret text of another client"})
@@ -88,6 +89,7 @@ func TestHostileTexts(t *testing.T) {
 	bodies := []string{`{"model":"bert","input":["some texts","\u00e9\ud83d\ude00 \n","x"],"encoding_format":"base64"}`,
 		`{"model":"bert","input":[[1,2,3],[4,5],[300]],"dimensions":7}`, `{"model":"bert:1","input":[5,6,7,8],"user":"u"}`,
 		`{"inputs":[{"name":"text","datatype":"BYTES","shape":[3],"data":["a","b","c"]}],"parameters":{"dimensions":3}}`,
+		`{"model":"rank","query":"q","documents":["a",{"text":"b","x":[{}]},"c"],"top_n":2,"return_documents":true}`,
 		`{"model":"bert","input":[` + strings.Repeat(`"",`, 1500) + `"a"]}`,
 		`{"model":"bert","input":"` + strings.Repeat(`\u0041 `, 4000) + `"}`,
 		`{"input":[` + strings.Repeat("[7],", 1500) + `[8]],"model":"bert"}`}
@@ -101,11 +103,13 @@ func TestHostileTexts(t *testing.T) {
 		}
 		body := bodies[random.IntN(len(bodies))]
 		if random.IntN(8) > 0 {
-			body = bodies[random.IntN(4)] // the small ones
+			body = bodies[random.IntN(5)] // the small ones
 		}
 		bad := &message{path: "/v1/embeddings", header: http.Header{}, body: []byte(body)}
 		if strings.HasPrefix(body, `{"inputs"`) {
 			bad.path = "/v2/models/bert/infer"
+		} else if strings.Contains(body, "documents") {
+			bad.path = "/v1/rerank"
 		}
 		if i%5 > 0 {
 			bad.mutate(random)

@@ -127,7 +127,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		endGRPC(w, err)
 		return
 	}
-	if strings.HasPrefix(r.URL.Path, "/v1/") {
+	if strings.HasPrefix(r.URL.Path, "/v1/") || r.URL.Path == "/v2/rerank" {
 		s.replyOpenAI(w, err)
 		return
 	}

@@ -12,6 +12,7 @@ import (
 	"unsafe"
 
 	"github.com/weirml/weir"
+	"github.com/weirml/weir/classify"
 	"github.com/weirml/weir/embed"
 	"github.com/weirml/weir/serve/internal/catalogue"
 	"github.com/weirml/weir/serve/internal/ledger"
@@ -37,11 +38,13 @@ const mostOfWave = 256
 // work is the texts of a request that are computed.
 type work struct {
 	texts.Input
+	query    string   // of documents to rank: each text is read after it
+	second   []string // the second texts of pairs
 	version  *catalogue.Version
 	prompt   string
 	priority int
 	from     string
-	out      []float32 // the whole vectors
+	out      []float32 // the whole vectors, or the scores of all labels
 	size     int       // the elements of each
 	tokens   atomic.Int64
 	queued   atomic.Int64 // the time that waves waited for their turn, in nanoseconds
@@ -67,15 +70,18 @@ func (x *exchange) inferTexts(ctx context.Context, v *catalogue.Version, r *oip.
 			return nil, err
 		}
 	}
-	m := v.Texts.Model
-	if e.Dimensions > m.Dimensions() {
-		return nil, oip.Errorf("dimensions is %d, and the model's vectors have %d", e.Dimensions, m.Dimensions())
+	m := v.Texts
+	if e.Dimensions > m.Size() {
+		return nil, oip.Errorf("dimensions is %d, and the model's vectors have %d", e.Dimensions, m.Size())
+	}
+	if err := suits(m, e, x.asked != nil); err != nil {
+		return nil, err
 	}
 	if e.Prompt != "" && e.IDs != nil {
 		return nil, oip.Errorf("prompt_name is %q, and a prompt is put before texts, not before ids", e.Prompt)
 	}
-	k := &work{Input: e.Input, version: v, prompt: e.Prompt, priority: priority, from: x.from, size: m.Dimensions(),
-		most: m.MaxTokens(), perByte: v.Texts.PerByte()}
+	k := &work{Input: e.Input, query: e.Query, second: e.Second, version: v, prompt: e.Prompt, priority: priority,
+		from: x.from, size: m.Size(), most: m.MaxTokens(), perByte: m.PerByte()}
 	o.phases.Input = time.Since(began)
 	if err := x.vectors(ctx, k); err != nil {
 		return nil, err
@@ -85,9 +91,12 @@ func (x *exchange) inferTexts(ctx context.Context, v *catalogue.Version, r *oip.
 	ended := time.Now()
 	size := cmp.Or(e.Dimensions, k.size)
 	for i := range k.Len() {
+		if size == k.size {
+			break
+		}
 		copy(k.out[i*size:], embed.Shorten(k.out[i*k.size:(i+1)*k.size], size))
 	}
-	t := oip.Tensor{Name: catalogue.TextOutput, DType: weir.F32, Shape: []int{k.Len(), size}, Binary: w.Binary}
+	t := oip.Tensor{Name: v.Outputs[0].Name, DType: weir.F32, Shape: []int{k.Len(), size}, Binary: w.Binary}
 	t.Data = unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(k.out))), 4*k.Len()*size)
 	if w.Region != nil {
 		if len(place) < len(t.Data) {
@@ -102,6 +111,21 @@ func (x *exchange) inferTexts(ctx context.Context, v *catalogue.Version, r *oip.
 	x.tokens = k.tokens.Load()
 	o.rows, o.joined, o.phases.Output = k.Len(), true, time.Since(ended)
 	return &oip.Response{Model: v.Model, Version: v.Name(), ID: r.ID, Outputs: []oip.Tensor{t}}, nil
+}
+
+// suits returns an error unless a model of texts can answer a request: one of OpenAI's API or a ranking if api is true,
+// otherwise one of the protocol.
+func suits(m *catalogue.Texts, e *texts.Embeddings, api bool) error {
+	switch {
+	case m.Embedder == nil && (e.IDs != nil || e.Prompt != "" || e.Dimensions > 0 || api && !e.Ranks):
+		return oip.Errorf("the model has scores of the labels %q, not vectors; ask /v1/rerank, or send strings to its path "+
+			"of the Open Inference Protocol, without prompt_name and dimensions", m.Classifier.Labels())
+	case m.Embedder != nil && (e.Ranks || e.Second != nil):
+		return oip.Errorf("the model makes vectors of texts; it does not read pairs of texts")
+	case e.Ranks && len(m.Classifier.Labels()) != 1:
+		return oip.Errorf("the model has the labels %q, and one that ranks has a single one", m.Classifier.Labels())
+	}
+	return nil
 }
 
 // textsOf returns what a request of the protocol asks for, and the shared memory for the vectors, if it has some.
@@ -139,16 +163,24 @@ func (x *exchange) textsOf(v *catalogue.Version, r *oip.Request) (e *texts.Embed
 		switch {
 		case t == nil:
 			return oip.Errorf("model %s needs the input %s", v.Model, namesOf(v.Inputs))
-		case len(t.Shape()) != 1 && (len(t.Shape()) != 2 || t.Shape()[1] != 1):
-			return oip.Errorf("input %q has shape %v; it may have [texts], or [texts 1]", catalogue.TextInput, t.Shape())
+		case len(t.Shape()) != 1 && (len(t.Shape()) != 2 || t.Shape()[1] < 1 || t.Shape()[1] > 2):
+			return oip.Errorf("input %q has shape %v; it may have [texts], [texts 1] or, for pairs, [texts 2]",
+				catalogue.TextInput, t.Shape())
 		case t.Len() == 0 || t.Len() > x.server.options.MostTexts:
 			return oip.Errorf("input %q has %d texts; a request has 1 to %d", catalogue.TextInput, t.Len(),
 				x.server.options.MostTexts)
 		}
 		if r.Inputs[0].Region != nil { // whose texts may change, or end
-			return x.own(&e.Input, t)
+			err = x.own(&e.Input, t)
+		} else {
+			e.Texts, err = weir.View[string](t)
 		}
-		e.Texts, err = weir.View[string](t)
+		if list := e.Texts; err == nil && len(t.Shape()) == 2 && t.Shape()[1] == 2 {
+			e.Texts = make([]string, 0, len(list)/2)
+			for i := 0; i < len(list); i += 2 {
+				e.Texts, e.Second = append(e.Texts, list[i]), append(e.Second, list[i+1])
+			}
+		}
 		return err
 	})
 	return e, w, place, err
@@ -181,7 +213,11 @@ func (k *work) bytesOf(i int32) int {
 	if k.IDs != nil {
 		return 4 * len(k.IDs[i])
 	}
-	return len(k.Texts[i])
+	bytes := len(k.query) + len(k.Texts[i])
+	if k.second != nil {
+		bytes += len(k.second[i])
+	}
+	return bytes
 }
 
 // about estimates the number of a text's tokens.
@@ -189,7 +225,7 @@ func (k *work) about(i int32) int {
 	if k.IDs != nil {
 		return len(k.IDs[i])
 	}
-	return int(min(float64(k.most), 2+k.perByte*float64(len(k.Texts[i]))))
+	return int(min(float64(k.most), 2+k.perByte*float64(k.bytesOf(i))))
 }
 
 // wave returns the texts in order that begin at an index: one at least, and about as many as a run has; and an estimate
@@ -320,7 +356,10 @@ func (k *work) compute(ctx context.Context, list []int32, about int) error {
 	}
 	defer k.version.Done(about)
 	k.queued.CompareAndSwap(0, int64(time.Since(began)))
-	m := k.version.Texts.Model
+	if k.version.Texts.Classifier != nil {
+		return cause(ctx, k.score(ctx, k.version.Texts.Classifier, list))
+	}
+	m := k.version.Texts.Embedder
 	ids, out, prompt := make([][]int32, len(list)), make([][]float32, len(list)), 0
 	all := make([]int32, 0, about+about/2)
 	for at, i := range list {
@@ -348,4 +387,34 @@ func (k *work) compute(ctx context.Context, list []int32, about int) error {
 		k.version.Texts.Counted(bytes, len(all))
 	}
 	return cause(ctx, m.EmbedTokens(ctx, prompt, ids, out))
+}
+
+// score computes the scores of a wave of texts or pairs.
+func (k *work) score(ctx context.Context, m *classify.Model, list []int32) error {
+	pairs := make([]classify.Pair, len(list))
+	for at, i := range list {
+		switch {
+		case k.query != "":
+			pairs[at] = classify.Pair{Text: k.query, Second: k.Texts[i]}
+		case k.second != nil:
+			pairs[at] = classify.Pair{Text: k.Texts[i], Second: k.second[i]}
+		default:
+			pairs[at].Text = k.Texts[i]
+		}
+	}
+	if k.size == 1 && (k.query != "" || k.second != nil) {
+		scores, err := m.Predict(ctx, pairs, classify.Default)
+		for at := range scores {
+			k.out[list[at]] = scores[at][0]
+		}
+		return err
+	}
+	labels := m.Labels()
+	scores, err := m.ClassifyPairs(ctx, pairs, classify.Scoring{})
+	for at := range scores {
+		for _, label := range scores[at] {
+			k.out[int(list[at])*k.size+slices.Index(labels, label.Name)] = label.Score
+		}
+	}
+	return err
 }

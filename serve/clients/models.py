@@ -76,4 +76,5 @@ def folder(root):
     cache = "\n".join(f"""  state {{ input_name: "{name}" output_name: "{name[0]}2" data_type: TYPE_FP32 dims: [ 1, -1, 8 ]
           initial_state: {{ data_type: TYPE_FP32 dims: [ 1, 0, 8 ] zero_data: true name: "empty" }} }}""" for name in ("keys", "values"))
     (root / "attend" / "config.pbtxt").write_text(f"sequence_batching {{\n  max_sequence_idle_microseconds: 60000000\n{cache}\n}}\n")
+    shutil.copytree(DIGITS.parents[3] / "embed/testdata/models/bert", root / "minilm")  # a tiny one, of 32 elements
     (root / "broken.onnx").write_bytes(b"this is no model")

@@ -13,28 +13,49 @@ import (
 	"sync/atomic"
 
 	"github.com/weirml/weir"
+	"github.com/weirml/weir/classify"
 	"github.com/weirml/weir/embed"
 	"github.com/weirml/weir/serve/internal/ledger"
 	"github.com/weirml/weir/serve/internal/oip"
 )
 
-// The names of the input and the output that metadata show of a model of texts.
+// The names of the input and the output that metadata show of a model of texts: vectors of texts, or scores of labels.
 const (
 	TextInput  = "text"
 	TextOutput = "embedding"
+	TextScores = "score"
 )
 
 // TokensTogether is about the number of tokens that a run of a model of texts has.
 const TokensTogether = 1024
 
-// Texts is a version's model of texts: a folder of sentence-transformers, transformers or model2vec.
+// Texts is a version's model of texts: a folder of sentence-transformers, transformers or model2vec. One of Embedder
+// and Classifier is there.
 type Texts struct {
-	Model *embed.Model
+	TextModel
+	Embedder   *embed.Model
+	Classifier *classify.Model // of texts or pairs, such as a reranker
 
 	version *Version
 	heap    int64 // bytes of the tokenizer, on Go's heap, that the ledger has
 
 	bytes, tokens atomic.Int64 // of the texts that were computed
+}
+
+// TextModel is what models of texts have in common.
+type TextModel interface {
+	Program() *weir.Program
+	MaxTokens() int
+	CallBytes(texts, tokens int) int64
+	Close() error
+}
+
+// Size returns the number of elements that the output has for each text.
+func (t *Texts) Size() int {
+	if t.Classifier != nil {
+		return len(t.Classifier.Labels())
+	}
+	return t.Embedder.Dimensions()
 }
 
 // Counted counts the bytes and tokens of texts.
@@ -124,21 +145,37 @@ func (c *Catalogue) openTexts(ctx context.Context, v *Version, s settings) error
 	if err := t.resize(ctx, heapOfFile*size); err != nil {
 		return err
 	}
-	var err error
-	t.Model, err = embed.Load(ctx, folder, embed.Options{Compile: s.options, MaxTokens: s.tokens,
-		Room: func() int64 { return c.ledger.Most(ledger.Call) }})
+	room := func() int64 { return c.ledger.Most(ledger.Call) }
+	m, err := embed.Load(ctx, folder, embed.Options{Compile: s.options, MaxTokens: s.tokens, Room: room})
+	out := weir.Info{Name: TextOutput, Kind: weir.TensorKind, DType: weir.F32}
+	tokens := 0 // in the vocabulary
+	if err == nil {
+		t.TextModel, t.Embedder, tokens = m, m, m.Tokenizer().Size()
+	} else if errors.Is(err, weir.ErrUnsupported) {
+		m, failed := classify.Load(ctx, folder, classify.Options{Compile: s.options, MaxTokens: s.tokens, Room: room})
+		switch {
+		case failed == nil:
+			t.TextModel, t.Classifier, tokens, err = m, m, m.Tokenizer().Size(), nil
+		case !errors.Is(failed, weir.ErrUnsupported):
+			err = failed
+		}
+		out.Name = TextScores
+	}
 	if err != nil {
 		return err
 	}
-	v.Program = t.Model.Program()
+	v.Program = t.Program()
 	v.account.running.Store(true)
-	if err := t.resize(ctx, min(t.heap, heapOfToken*int64(t.Model.Tokenizer().Size())+1<<16)); err != nil {
+	if t.Classifier != nil && t.Classifier.PerToken() {
+		return errors.New("the model labels tokens; the server has models that make vectors, or label texts")
+	}
+	if err := t.resize(ctx, min(t.heap, heapOfToken*int64(tokens)+1<<16)); err != nil {
 		return err
 	}
 	v.Inputs = []weir.Info{{Name: TextInput, Kind: weir.TensorKind, DType: weir.StringType,
 		Shape: []weir.Extent{{Dim: "texts"}}}}
-	v.Outputs = []weir.Info{{Name: TextOutput, Kind: weir.TensorKind, DType: weir.F32,
-		Shape: []weir.Extent{{Dim: "texts"}, {Size: int64(t.Model.Dimensions())}}}}
+	out.Shape = []weir.Extent{{Dim: "texts"}, {Size: int64(t.Size())}}
+	v.Outputs = []weir.Info{out}
 	return nil
 }
 
@@ -164,14 +201,14 @@ var heapLimit sync.Mutex
 
 // require makes models leave room for a run of one text as long as a text may be.
 func (t *Texts) require(calls *ledger.Account) error {
-	most := t.Model.MaxTokens()
-	refused := calls.Require(t.Model.CallBytes(1, most))
+	most := t.MaxTokens()
+	refused := calls.Require(t.CallBytes(1, most))
 	if refused == nil {
 		return nil
 	}
 	fits := 0
 	for step := most; step > 0; step /= 2 {
-		if fits+step < most && calls.Require(t.Model.CallBytes(1, fits+step)) == nil {
+		if fits+step < most && calls.Require(t.CallBytes(1, fits+step)) == nil {
 			fits += step
 		}
 	}
@@ -182,14 +219,14 @@ func (t *Texts) require(calls *ledger.Account) error {
 		refused, fits)
 }
 
-// close releases the model, and what the ledger has of it. t may be nil.
-func (t *Texts) close() error {
+// release releases the model, and what the ledger has of it. t may be nil.
+func (t *Texts) release() error {
 	if t == nil {
 		return nil
 	}
 	var err error
-	if t.Model != nil {
-		err = t.Model.Close()
+	if t.TextModel != nil {
+		err = t.Close()
 	}
 	return errors.Join(err, t.resize(context.Background(), 0))
 }
@@ -227,6 +264,12 @@ func (v *Version) warmTexts(ctx context.Context, w *oip.ModelWarmup) error {
 				"without characters", name, TextInput)
 		}
 	}
-	_, err := v.Texts.Model.Embed(ctx, make([]string, max(1, min(w.BatchSize, TokensTogether))))
+	texts := make([]string, max(1, min(w.BatchSize, TokensTogether)))
+	var err error
+	if v.Texts.Classifier != nil {
+		_, err = v.Texts.Classifier.Predict(ctx, make([]classify.Pair, len(texts)), classify.Default)
+	} else {
+		_, err = v.Texts.Embedder.Embed(ctx, texts)
+	}
 	return err
 }

@@ -107,7 +107,7 @@ func (v *Version) close() (err error) {
 			err = errors.Join(err, v.Program.Close())
 		}
 	}
-	err = errors.Join(err, v.Texts.close())
+	err = errors.Join(err, v.Texts.release())
 	if v.model != nil {
 		err = errors.Join(err, v.model.Close())
 	}

@@ -62,16 +62,36 @@ func (r *reader) strings(field string, most int, allocate oip.Allocate) ([]strin
 	}
 	n := 0
 	for c := r.next(); c != ']'; c = r.next() {
-		if c != '"' {
-			return nil, oip.Errorf("%s[%d] is %.20s, and not a string as the others", field, n, r.text[r.at:])
-		}
 		if n == most {
 			return nil, &TooManyError{most}
 		}
-		list[n] = r.string()
+		ok := c == '"'
+		if ok {
+			list[n] = r.string()
+		} else if c == '{' && field == "documents" {
+			list[n], ok = r.object()
+		}
+		if !ok {
+			return nil, oip.Errorf("%s[%d] is not a string as the others", field, n)
+		}
 		n++
 	}
 	return list[:n], nil
+}
+
+// object returns the field text of the object that is next; ok is false if it has none that is a string.
+func (r *reader) object() (text string, ok bool) {
+	r.at++
+	for r.next() != '}' {
+		name := r.string()
+		if r.next() == '"' && name == "text" {
+			text, ok = r.string(), true
+		} else {
+			r.skip()
+		}
+	}
+	r.at++
+	return text, ok
 }
 
 // room returns memory for n elements, of which those with pointers must point to memory outside of Go's heap.

@@ -6,13 +6,19 @@ import (
 	"github.com/weirml/weir/serve/internal/oip"
 )
 
-// Embeddings is a request for vectors.
+// Embeddings is a request for vectors or, if Ranks is true, for the scores of documents.
 type Embeddings struct {
 	Model string
 	Input
 	Base64     bool   // vectors are little-endian elements in base 64
 	Dimensions int    // of a vector, the first ones; 0: all
 	Prompt     string // the name of the model's prompt
+
+	Ranks  bool     // Texts are documents, to be scored for Query
+	Query  string   // not empty if Ranks is true
+	Top    int      // the number of best documents to return; 0: all
+	Return bool     // the answer has the documents
+	Second []string // of pairs, whose first texts are Texts
 }
 
 // DecodeOpenAI reads a request to OpenAI's /v1/embeddings, with at most so many texts. It replaces escapes in the body.
@@ -40,6 +46,44 @@ func DecodeOpenAI(body []byte, most int, allocate oip.Allocate) (*Embeddings, er
 	var err error
 	if e.Input, err = readInput("input", r.Input, most, allocate); err != nil {
 		return e, err
+	}
+	return e, nil
+}
+
+// DecodeRanking reads a request to rank documents, as Cohere's and Jina's APIs have it, with at most so many documents.
+// It replaces escapes in the body.
+func DecodeRanking(body []byte, most int, allocate oip.Allocate) (*Embeddings, error) {
+	var r struct {
+		Model     string `json:"model"`
+		Query     string `json:"query"`
+		Documents span   `json:"documents"`
+		Top       *int64 `json:"top_n"`
+		Return    bool   `json:"return_documents"`
+	}
+	if err := decode(body, &r); err != nil {
+		return nil, err
+	}
+	e := &Embeddings{Model: r.Model, Ranks: true, Query: r.Query, Return: r.Return}
+	if r.Top != nil {
+		if *r.Top < 1 {
+			return nil, oip.Errorf("top_n is %d", *r.Top)
+		}
+		e.Top = int(min(*r.Top, int64(most)))
+	}
+	if r.Query == "" {
+		return nil, oip.Errorf("query is missing or empty")
+	}
+	d := reader{text: r.Documents}
+	if d.next() != '[' {
+		return nil, oip.Errorf("documents is no array of strings, or of objects with a text")
+	}
+	d.at++
+	var err error
+	if e.Texts, err = d.strings("documents", most, allocate); err != nil {
+		return nil, err
+	}
+	if len(e.Texts) == 0 {
+		return nil, oip.Errorf("documents has no texts")
 	}
 	return e, nil
 }

@@ -20,12 +20,14 @@ func FuzzDecode(f *testing.F) {
 		f.Add(`{"input":` + text + `,"model":"m"}`)
 	}
 	f.Add(`{"input":"x","input":["y"],"dimensions":3,"encoding_format":"base64"}`)
+	f.Add(`{"query":"q","documents":["a",{"text":"b","x":[{"y":"]"}]},{}],"top_n":2}`)
 	f.Fuzz(func(t *testing.T, body string) {
 		var want struct {
 			Model string
 			Input any
 		}
 		err := json.Unmarshal([]byte(body), &want)
+		DecodeRanking([]byte(strings.Clone(body)), 4, own) // does not panic
 		got, failed := DecodeOpenAI([]byte(strings.Clone(body)), 4, own)
 		if err != nil || !utf8.ValidString(body) {
 			if failed == nil {
