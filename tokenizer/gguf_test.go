@@ -149,8 +149,10 @@ func sentenceFile(t testing.TB, name string, more map[string]any) []byte {
 	}
 	var w gguftest.Writer
 	model := "t5"
-	if f.Algorithm == sentencepiece.BPE {
+	if f.Algorithm == sentencepiece.BPE { // the unknown token is told by its id alone, as in files of Gemma
 		model = "llama"
+		types[f.UnknownID()] = int32(sentencepiece.Control)
+		w.Add("tokenizer.ggml.unknown_token_id", f.UnknownID())
 	}
 	w.Add("tokenizer.ggml.model", model)
 	w.Add("tokenizer.ggml.tokens", tokens)

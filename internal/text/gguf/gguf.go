@@ -384,5 +384,13 @@ func (v *Vocabulary) SentencePiece() (*sentencepiece.File, error) {
 		f.ByteFallback = f.ByteFallback || p.Type == sentencepiece.Byte
 		f.Pieces = append(f.Pieces, p)
 	}
+	if v.Unknown >= 0 { // whatever its type is, as in files of Gemma
+		for i := range f.Pieces {
+			if f.Pieces[i].Type == sentencepiece.Unknown {
+				f.Pieces[i].Type = sentencepiece.Control
+			}
+		}
+		f.Pieces[v.Unknown].Type = sentencepiece.Unknown
+	}
 	return f, f.Check()
 }
