@@ -125,10 +125,10 @@ func (c *config) names(n int) ([]string, error) {
 	for i := range list {
 		list[i] = fmt.Sprintf("LABEL_%d", i)
 	}
+	if c.Count != nil && *c.Count != n {
+		return nil, diag.Inputf("num_labels is %d; the model has %d labels", *c.Count, n).AtFile(c.at)
+	}
 	if len(c.Names) == 0 {
-		if c.Count != nil && *c.Count != n {
-			return nil, diag.Inputf("num_labels is %d; the model has %d labels", *c.Count, n).AtFile(c.at)
-		}
 		return list, nil
 	}
 	if len(c.Names) != n {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/internal/encoder"
+	"github.com/weirml/weir/tokenizer"
 )
 
 // must loads a model of testdata, with files laid over it.
@@ -163,6 +164,7 @@ func TestFolders(t *testing.T) {
 		{"nli_bert", change(nli, `"2": "entailment"`, `"two": "entailment"`), weir.ErrInput, `"two"`},
 		{"nli_bert", change(nli, `"2": "entailment"`, `"2": "entailment", "3": "x"`), weir.ErrInput, ""},
 		{"nli_bert", change(nli, `"id2label"`, `"problem_type": "regresion", "id2label"`), weir.ErrInput, "regresion"},
+		{"nli_bert", change(nli, `"id2label"`, `"num_labels": 5, "id2label"`), weir.ErrInput, "5"},
 		{"nli_bert", change(nli, `"id2label"`, `"label2id": [1], "id2label_"`), weir.ErrInput, "label2id"},
 		{"nli_bert", change(nli, "BertForSequenceClassification", "BertForCausalLM"), weir.ErrUnsupported, "ForCausalLM"},
 		{"nli_bert", change(nli, "BertForSequenceClassification", "BertModel"), weir.ErrUnsupported, "logits"},
@@ -256,6 +258,26 @@ func TestCalls(t *testing.T) {
 	rank.Close()
 	if _, err := rank.Rank(ctx, "a", text, Scoring{}); !errors.Is(err, weir.ErrClosed) {
 		t.Errorf("a closed model: %v", err)
+	}
+}
+
+// TestTypes: a model is told which of two texts a token is of, if its tokenizer's settings or its class say so; and the
+// side that is truncated is the tokenizer's.
+func TestTypes(t *testing.T) {
+	for settings, typed := range map[string]bool{"{}": true, `{"model_input_names": ["input_ids"]}`: false,
+		`{"tokenizer_class": "BertTokenizerFast"}`: true, `{"tokenizer_class": "PreTrainedTokenizerFast"}`: false,
+		`{"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": ["token_type_ids"]}`: true,
+		`{"truncation_side": "left"}`: true} {
+		m := must(t, "nli_bert", map[string]string{"tokenizer_config.json": settings}, Options{MaxTokens: 12})
+		pair, err := m.encoder.EncodePair("a river", "bread and the sea, and more", tokenizer.Truncation{})
+		if err != nil || (slices.Max(append(pair.Types, 0)) == 1) != typed {
+			t.Errorf("%s: the types %v (%v)", settings, pair.Types, err)
+		}
+		text, err := m.encoder.Encode("a river carries the rain to the sea and more")
+		left := strings.Contains(settings, "left")
+		if first, ok := m.Tokenizer().ID("a"); err != nil || !ok || (text.IDs[1] == first) == left {
+			t.Errorf("%s: the ids %v (%v)", settings, text.IDs, err)
+		}
 	}
 }
 

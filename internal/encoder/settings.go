@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"path"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/weirml/weir/internal/diag"
@@ -55,18 +56,26 @@ func (s *Settings) read(f *transformers.Folder, asked int) (*tokenizer.Tokenizer
 	return t, s.model2Vec(f, t)
 }
 
+// untyped are the classes of tokenizers that, unless their files say so, tell none of the models that ask for types
+// which of two texts a token is of.
+var untyped = []string{"PreTrainedTokenizer", "TokenizersBackend", "AlbertTokenizer", "DistilBertTokenizer",
+	"MPNetTokenizer"}
+
 // readLimits reads the number of tokens to which texts are truncated, and which inputs they become.
 func (s *Settings) readLimits(f *transformers.Folder) error {
 	var own struct {
 		Max    *float64 `json:"model_max_length"`
 		Inputs []string `json:"model_input_names"`
 		Side   string   `json:"truncation_side"`
+		Class  string   `json:"tokenizer_class"`
 	}
 	if _, err := f.JSON(path.Join(s.at, "tokenizer_config.json"), &own); err != nil {
 		return err
 	}
 	s.cut = own.Side
-	s.types = own.Inputs == nil || slices.Contains(own.Inputs, transformers.TokenTypes)
+	if s.types = slices.Contains(own.Inputs, transformers.TokenTypes); own.Inputs == nil {
+		s.types = !slices.Contains(untyped, strings.TrimSuffix(own.Class, "Fast"))
+	}
 	var sentence struct {
 		Max   *int `json:"max_seq_length"`
 		Lower bool `json:"do_lower_case"`
