@@ -189,6 +189,14 @@ func TestFolders(t *testing.T) {
 			t.Errorf("%s with %q: %v", c.model, c.says, err)
 		}
 	}
+	for name, kind := range map[string]error{"": weir.ErrInput, "sentencepiece.bpe.model": weir.ErrUnsupported} {
+		content := "x"
+		_, err := LoadFS(t.Context(), over(t, "nli_bert", map[string]*string{"tokenizer.json": nil, name: &content}), ".",
+			Options{})
+		if !errors.Is(err, kind) {
+			t.Errorf("a folder with the tokenizer %q: %v", name, err)
+		}
+	}
 	if _, err := Load(t.Context(), "testdata/nothing", Options{}); err == nil {
 		t.Error("a folder that is not there is loaded")
 	}

@@ -111,20 +111,19 @@ func (s *Settings) readLimits(f *transformers.Folder) error {
 	return nil
 }
 
-// tokenizers are the files that tokenizers are read from.
-var tokenizers = []string{"tokenizer.json", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model"}
-
 // tokenizer reads the tokenizer of a folder.
 func (s *Settings) tokenizer(f *transformers.Folder) (*tokenizer.Tokenizer, error) {
 	files, err := f.Sub()
 	if err != nil {
 		return nil, err
 	}
-	if !slices.ContainsFunc(tokenizers, func(name string) bool { return f.Has(path.Join(s.at, name)) }) &&
-		len(f.Names(path.Join(s.at, "."), ".gguf")) == 0 {
-		return nil, diag.Inputf("the folder has no tokenizer").AtFile(f.Name()).
-			WithFix("keep tokenizer.json beside the model; AutoTokenizer.from_pretrained(NAME).save_pretrained(FOLDER) " +
-				"writes it")
+	if within := path.Join(s.at, "."); !f.Has(path.Join(within, "tokenizer.json")) && len(f.Names(within, ".gguf")) == 0 {
+		err := diag.Inputf("the folder has no tokenizer")
+		if names := f.Names(within, ".model"); len(names) > 0 {
+			err = diag.Unsupportedf("%s alone: it has neither the model's special tokens nor, for some, its ids", names[0])
+		}
+		return nil, err.AtFile(f.Name()).WithFix("keep tokenizer.json beside the model; " +
+			"AutoTokenizer.from_pretrained(NAME).save_pretrained(FOLDER) writes it")
 	}
 	if !s.lower {
 		return tokenizer.LoadFS(files, path.Join(s.at, "."))
