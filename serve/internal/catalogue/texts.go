@@ -27,7 +27,7 @@ const (
 )
 
 // TokensTogether is about the number of tokens that a run of a model of texts has.
-const TokensTogether = 1024
+const TokensTogether = 512
 
 // Texts is a version's model of texts: a folder of sentence-transformers, transformers or model2vec. One of Embedder
 // and Classifier is there.
