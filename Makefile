@@ -26,6 +26,8 @@ RACE_PACKAGES := ./internal/mem/... ./internal/device/... ./internal/executor/..
 RACE_TESTS := Close|OneMemory|Panic|EveryMethod|HandOver|Lending|DetachRefused|StateTwice
 # The tests of array, nn and train that have several goroutines.
 RACE_ARRAYS := Goroutines|ManyShapes|SeveralGradients|Predictions|ConcurrentApply|Shared(Scope|Trace)|CloseWaits|Variants|HandedOver|ConcurrentSteps|DroppedLast|Cancelled|ClosedWhileRunning|Break$$
+# The tests of models of texts that have several goroutines.
+RACE_TEXTS := Together|Turns|Closed|UnknownIDs|RefusedMemory|Groups
 
 .PHONY: help
 help: ## list the targets
@@ -184,6 +186,7 @@ test-race: ## the rooms with goroutines under the race detector
 		CGO_ENABLED=1 $(GO) test -race $(RACE_PACKAGES); \
 		CGO_ENABLED=1 $(GO) test -race -short -run '$(RACE_TESTS)' . ./internal/conformance/ownership; \
 		CGO_ENABLED=1 $(GO) test -race -short -run '$(RACE_ARRAYS)' ./array ./nn ./train; \
+		CGO_ENABLED=1 $(GO) test -race -short -run '$(RACE_TEXTS)' ./embed ./classify ./internal/encoder; \
 	else \
 		echo "== go test -race: left out, there is no gcc"; \
 	fi
