@@ -191,12 +191,12 @@ func Load(path string) (m *Model, err error) { return LoadContext(context.Backgr
 // context is looked at while the file is read and decoded; it does not end the model.
 func LoadContext(ctx context.Context, path string) (m *Model, err error) {
 	defer diag.Recover(&err, "loading "+path)
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		s, err := sources.OpenFolder(ctx, path)
-		return loaded(modules{s}, err, path)
-	}
 	f, err := mem.Open(path)
 	if err != nil {
+		if info, e := os.Stat(path); e == nil && info.IsDir() {
+			s, err := sources.OpenFolder(ctx, path)
+			return loaded(modules{s}, err, path)
+		}
 		return nil, inFile(err, path)
 	}
 	defer f.Close()
@@ -208,12 +208,12 @@ func LoadContext(ctx context.Context, path string) (m *Model, err error) {
 // LoadFS reads the model with this name from fsys, and its external data from the same folder of fsys.
 func LoadFS(fsys fs.FS, name string) (m *Model, err error) {
 	defer diag.Recover(&err, "loading "+name)
-	if info, err := fs.Stat(fsys, name); err == nil && info.IsDir() {
-		s, err := sources.OpenFolderIn(context.Background(), fsys, name)
-		return loaded(modules{s}, err, name)
-	}
 	f, err := mem.OpenFS(fsys, name)
 	if err != nil {
+		if info, e := fs.Stat(fsys, name); e == nil && info.IsDir() {
+			s, err := sources.OpenFolderIn(context.Background(), fsys, name)
+			return loaded(modules{s}, err, name)
+		}
 		return nil, inFile(err, name)
 	}
 	defer f.Close()

@@ -55,7 +55,7 @@ sentence-transformers' CrossEncoder compute.`,
 	f.registerTexts(cmd, c)
 	flags := cmd.Flags()
 	flags.StringVar(&f.input, "input", "", "a file with a text on each line, or - for standard input")
-	flags.IntVar(&f.Top, "top", 0, "the most labels of a text, or texts of a query, the best ones (default all)")
+	flags.Var(from(&f.Top, 0, 0), "top", "the most labels of a text, or texts of a query, the best ones (default all)")
 	flags.StringVar(&f.function, "function", "",
 		"softmax, sigmoid or none: what makes scores (default what the model says)")
 	flags.StringVar(&f.labels, "labels", "", "try these labels, separated by commas, with a model for inference (NLI)")
@@ -66,8 +66,8 @@ sentence-transformers' CrossEncoder compute.`,
 	flags.StringVar(&f.aggregation, "aggregation", "simple",
 		"of tokens: none, simple, first, average or max")
 	flags.BoolVar(&f.Whole, "whole", false, "of tokens: read long texts in chunks rather than cut them")
-	flags.IntVar(&f.Stride, "stride", 0, "with --whole: the tokens that chunks share")
-	flags.IntVar(&f.MaxTokens, "max-tokens", 0,
+	flags.Var(from(&f.Stride, 0, 0), "stride", "with --whole: the tokens that chunks share")
+	flags.Var(from(&f.MaxTokens, 0, 0), "max-tokens",
 		"the most tokens of a text; longer ones are cut (default what the model says)")
 	return cmd
 }

@@ -55,7 +55,7 @@ func TestClassify(t *testing.T) {
 		{2, []string{"nothing", "a"}}, {2, []string{classifiers + "nli_bert", "a", "--labels", "b", "--tokens"}},
 		{2, []string{classifiers + "nli_bert", "a", "--function", "x"}},
 		{2, []string{classifiers + "nli_bert", "a", "--aggregation", "x"}},
-		{1, []string{classifiers + "nli_bert", "a", "--top", "-1"}},
+		{2, []string{classifiers + "nli_bert", "a", "--top", "-1"}},
 		{1, []string{classifiers + "nli_bert", "a", "--labels", "b", "--template", "c"}},
 		{1, []string{classifiers + "nli_bert", "a", "--labels", ","}},
 		{1, []string{classifiers + "nli_bert", "a", "--budget", "1KiB"}},

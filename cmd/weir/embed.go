@@ -50,9 +50,9 @@ prints the vector of each text: what sentence-transformers computes.`,
 	flags.StringVar(&f.Prompt, "prompt", "", "put this before each text")
 	flags.StringVar(&f.PromptName, "prompt-name", "", "put the model's own prompt of this name before each text")
 	flags.BoolVar(&f.NoPrompt, "no-prompt", false, "not even the model's default prompt")
-	flags.IntVar(&f.Dimensions, "dimensions", 0, "keep so many elements of each vector (Matryoshka)")
+	flags.Var(from(&f.Dimensions, 0, 0), "dimensions", "keep so many elements of each vector (Matryoshka)")
 	flags.BoolVar(&f.Normalize, "normalize", false, "scale vectors to length 1")
-	flags.IntVar(&f.MaxTokens, "max-tokens", 0,
+	flags.Var(from(&f.MaxTokens, 0, 0), "max-tokens",
 		"the most tokens of a text; longer ones are cut (default what the model says)")
 	return cmd
 }

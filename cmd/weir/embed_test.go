@@ -44,7 +44,7 @@ func TestEmbed(t *testing.T) {
 	}{
 		{2, []string{}}, {2, []string{embedded}}, {2, []string{embedded, "a", "--input", texts}},
 		{2, []string{embedded, "--input", "nothing.txt"}}, {2, []string{"nothing", "a"}},
-		{1, []string{embedded, "a", "--dimensions", "-1"}}, {1, []string{embedded, "a", "--prompt-name", "x"}},
+		{2, []string{embedded, "a", "--dimensions", "-1"}}, {1, []string{embedded, "a", "--prompt-name", "x"}},
 		{1, []string{embedded, "a", "--budget", "1KiB"}}, {1, []string{digits, "a"}},
 	} {
 		if r := weirRun(t, append([]string{"embed"}, c.args...)...); r.code != c.code {
