@@ -1,9 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,13 +13,13 @@ import (
 
 // classifyFlags are the flags of classify.
 type classifyFlags struct {
-	modelFlags
+	textFlags
 	classify.Options
 	classify.Scoring
 	classify.Candidates
 	classify.Tagging
-	input, function, labels, query, aggregation string
-	tokens                                      bool
+	function, labels, query, aggregation string
+	tokens                               bool
 }
 
 // functions and aggregations are the values of the flags.
@@ -43,18 +43,14 @@ sentence-transformers' CrossEncoder compute.`,
   weir classify bert-ner "Anna lives in Paris." --tokens
   weir classify ms-marco-MiniLM --rerank "who wrote Faust?" --input texts.txt --top 3`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 || len(args) == 1 && f.input == "" || len(args) > 1 && f.input != "" {
-				return usageError{fmt.Errorf("%d arguments; a MODEL and texts, or --input, are needed", len(args))}
-			}
-			return f.check()
+			return cmp.Or(f.arguments(args), f.check())
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.classify(cmd.Context(), f, args[0], args[1:])
 		},
 	}
-	f.registerTexts(cmd, c)
+	f.register(cmd, c, &f.MaxTokens)
 	flags := cmd.Flags()
-	flags.StringVar(&f.input, "input", "", "a file with a text on each line, or - for standard input")
 	flags.Var(from(&f.Top, 0, 0), "top", "the most labels of a text, or texts of a query, the best ones (default all)")
 	flags.StringVar(&f.function, "function", "",
 		"softmax, sigmoid or none: what makes scores (default what the model says)")
@@ -67,8 +63,6 @@ sentence-transformers' CrossEncoder compute.`,
 		"of tokens: none, simple, first, average or max")
 	flags.BoolVar(&f.Whole, "whole", false, "of tokens: read long texts in chunks rather than cut them")
 	flags.Var(from(&f.Stride, 0, 0), "stride", "with --whole: the tokens that chunks share")
-	flags.Var(from(&f.MaxTokens, 0, 0), "max-tokens",
-		"the most tokens of a text; longer ones are cut (default what the model says)")
 	return cmd
 }
 
@@ -95,23 +89,12 @@ func (f *classifyFlags) check() error {
 
 // classify prints the labels of texts.
 func (c *cli) classify(ctx context.Context, f *classifyFlags, model string, texts []string) error {
-	if f.input != "" {
-		var err error
-		if texts, err = lines(f.input); err != nil {
-			return err
-		}
-	}
-	if _, err := os.Stat(model); err != nil {
-		return named(err)
-	}
-	options, _, err := f.options()
+	texts, options, err := f.read(model, texts)
 	if err != nil {
 		return err
 	}
-	options.Dims = nil
 	f.Compile = options
-	bar := c.progress(0, "compiling")
-	f.Compile.Logger = bar.logger()
+	bar := f.progress(&f.Compile)
 	m, err := classify.Load(ctx, model, f.Options)
 	bar.finish()
 	if err != nil {

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"strings"
 	"unicode/utf8"
 
@@ -21,9 +19,9 @@ import (
 
 // embedFlags are the flags of embed.
 type embedFlags struct {
-	modelFlags
+	textFlags
 	embed.Options
-	input, output string
+	output string
 }
 
 // embedCommand makes the command embed.
@@ -35,60 +33,28 @@ func (c *cli) embedCommand() *cobra.Command {
 prints the vector of each text: what sentence-transformers computes.`,
 		Example: `  weir embed all-MiniLM-L6-v2 "a text" "another one"
   weir embed model/onnx/model.onnx --input texts.txt --output vectors.npy`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 || len(args) == 1 && f.input == "" || len(args) > 1 && f.input != "" {
-				return usageError{fmt.Errorf("%d arguments; a MODEL and texts, or --input, are needed", len(args))}
-			}
-			return nil
-		},
+		Args: func(_ *cobra.Command, args []string) error { return f.arguments(args) },
 		RunE: func(cmd *cobra.Command, args []string) error { return c.embed(cmd.Context(), f, args[0], args[1:]) },
 	}
-	f.registerTexts(cmd, c)
+	f.register(cmd, c, &f.MaxTokens)
 	flags := cmd.Flags()
-	flags.StringVar(&f.input, "input", "", "a file with a text on each line, or - for standard input")
 	flags.StringVar(&f.output, "output", "", "write the vectors to this .npy file, f32[texts, size]")
 	flags.StringVar(&f.Prompt, "prompt", "", "put this before each text")
 	flags.StringVar(&f.PromptName, "prompt-name", "", "put the model's own prompt of this name before each text")
 	flags.BoolVar(&f.NoPrompt, "no-prompt", false, "not even the model's default prompt")
 	flags.Var(from(&f.Dimensions, 0, 0), "dimensions", "keep so many elements of each vector (Matryoshka)")
 	flags.BoolVar(&f.Normalize, "normalize", false, "scale vectors to length 1")
-	flags.Var(from(&f.MaxTokens, 0, 0), "max-tokens",
-		"the most tokens of a text; longer ones are cut (default what the model says)")
 	return cmd
-}
-
-// registerTexts adds the flags for models that read texts.
-func (f *modelFlags) registerTexts(cmd *cobra.Command, c *cli) {
-	f.c = c
-	flags := cmd.Flags()
-	flags.Var(from(&f.threads, 0, 0), "threads", "workers that one run may use (default WEIR_THREADS, else GOMAXPROCS)")
-	flags.Var(from(&f.calls, 1, 1), "calls", "runs that may be active at once")
-	flags.StringVar(&f.cpu, "cpu", "",
-		"native, avx512amx, avx512bf16, avx512vnni, avx512, avxvnni, avx2 or portable (default WEIR_CPU, else native)")
-	flags.StringVar(&f.precision, "precision", "f32",
-		"f32, or bf16 or int8: the type of products with weights, which take half or a quarter of the bytes in bf16 or int8")
-	flags.Var(&size{to: &f.budget}, "budget", "the most memory that the loaded model may take, such as 512MiB")
 }
 
 // embed prints or writes the vectors of texts.
 func (c *cli) embed(ctx context.Context, f *embedFlags, model string, texts []string) error {
-	if f.input != "" {
-		var err error
-		if texts, err = lines(f.input); err != nil {
-			return err
-		}
-	}
-	if _, err := os.Stat(model); err != nil {
-		return named(err)
-	}
-	options, _, err := f.options()
+	texts, options, err := f.read(model, texts)
 	if err != nil {
 		return err
 	}
-	options.Dims = nil
 	f.Compile = options
-	bar := c.progress(0, "compiling")
-	f.Compile.Logger = bar.logger()
+	bar := f.progress(&f.Compile)
 	m, err := embed.Load(ctx, model, f.Options)
 	bar.finish()
 	if err != nil {
@@ -119,25 +85,6 @@ func (c *cli) embed(ctx context.Context, f *embedFlags, model string, texts []st
 	}
 	stdout.Printf("\nmemory  %s\n", m.Memory())
 	return nil
-}
-
-// lines returns the lines of a file; - is standard input.
-func lines(name string) (list []string, err error) {
-	var from io.Reader = os.Stdin
-	if name != "-" {
-		file, err := os.Open(name)
-		if err != nil {
-			return nil, named(err)
-		}
-		defer file.Close()
-		from = file
-	}
-	s := bufio.NewScanner(from)
-	s.Buffer(nil, 64<<20)
-	for s.Scan() {
-		list = append(list, s.Text())
-	}
-	return list, s.Err()
 }
 
 // writeVectors writes vectors as a .npy file, [texts, size].

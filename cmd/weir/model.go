@@ -69,19 +69,25 @@ func (f *modelFlags) register(cmd *cobra.Command, c *cli) {
 		"for --target vulkan, the most memory that the program may take on the device")
 }
 
-// registerServed adds the flags for models that weir-serve runs, which has no others.
-func (f *modelFlags) registerServed(cmd *cobra.Command, c *cli) {
+// registerRuns adds the flags that models of all kinds have: of runs, and of the code that is made for them.
+func (f *modelFlags) registerRuns(cmd *cobra.Command, c *cli) {
 	f.c = c
 	flags := cmd.Flags()
-	flags.StringArrayVar(&f.dims, "dim", nil,
-		"NAME=SIZE binds a named dimension, NAME=MIN..MAX compiles for a range of it, and NAME=SIZE..SIZE for that size "+
-			"only (repeatable)")
 	flags.Var(from(&f.threads, 0, 0), "threads", "workers that one run may use (default WEIR_THREADS, else GOMAXPROCS)")
 	flags.Var(from(&f.calls, 1, 1), "calls", "runs that may be active at once")
 	flags.StringVar(&f.cpu, "cpu", "",
 		"native, avx512amx, avx512bf16, avx512vnni, avx512, avxvnni, avx2 or portable (default WEIR_CPU, else native)")
 	flags.StringVar(&f.precision, "precision", "f32",
 		"f32, or bf16 or int8: the type of products with weights, which take half or a quarter of the bytes in bf16 or int8")
+}
+
+// registerServed adds the flags for models that weir-serve runs, which has no others.
+func (f *modelFlags) registerServed(cmd *cobra.Command, c *cli) {
+	flags := cmd.Flags()
+	flags.StringArrayVar(&f.dims, "dim", nil,
+		"NAME=SIZE binds a named dimension, NAME=MIN..MAX compiles for a range of it, and NAME=SIZE..SIZE for that size "+
+			"only (repeatable)")
+	f.registerRuns(cmd, c)
 	flags.Var(&size{to: &f.budget}, "budget",
 		"the most memory that the program may take, such as 512MiB or 8.27MiB, rounded up to a whole byte; for --target "+
 			"vulkan, on the host")
