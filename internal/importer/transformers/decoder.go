@@ -3,7 +3,6 @@ package transformers
 import (
 	"fmt"
 	"math"
-	"path"
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/ir"
@@ -174,8 +173,7 @@ func (g *graph) headSize(query string) int64 {
 		rows = t.Shape()[0]
 	}
 	if g.Heads < 1 || rows%g.Heads != 0 || g.HeadSize != 0 && g.HeadSize != rows/g.Heads {
-		g.Fail(diag.Inputf("%d queries of %d heads of %d elements", rows, g.Heads, g.HeadSize).
-			AtFile(path.Join(g.folder.name, g.at, "config.json")))
+		g.Fail(g.inConfig(diag.Inputf("%d queries of %d heads of %d elements", rows, g.Heads, g.HeadSize)))
 	}
 	return rows / g.Heads
 }

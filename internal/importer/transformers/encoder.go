@@ -3,7 +3,6 @@ package transformers
 import (
 	"fmt"
 	"math"
-	"path"
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/ir"
@@ -11,7 +10,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// bertBlock is a layer that normalises the sums after attention and after the two linear layers (Devlin et al., 2019).
+// The layers of encoders, which normalise the sums after attention and after the two linear layers (Devlin et al.,
+// 2019).
 var (
 	bertBlock = block{layer: "encoder.layer.%d.", query: "attention.self.query", key: "attention.self.key",
 		value: "attention.self.value", out: "attention.output.dense", up: "intermediate.dense", down: "output.dense",
@@ -25,16 +25,17 @@ var (
 	albertBlock = block{query: "attention.query", key: "attention.key", value: "attention.value", out: "attention.dense",
 		up: "ffn", down: "ffn_output", afterAttention: "attention.LayerNorm", after: "full_layer_layer_norm"}
 	// These normalise the operands of attention and of the linear layers, and the last layer's result:
-	megatronBlock = block{layer: "encoder.layer.%d.", query: "attention.self.query", key: "attention.self.key",
-		value: "attention.self.value", out: "attention.output.dense", up: "intermediate.dense", down: "output.dense",
-		beforeAttention: "attention.ln", beforeUp: "ln"}
-	preNormBlock = block{layer: "encoder.layer.%d.", query: "attention.self.query", key: "attention.self.key",
-		value: "attention.self.value", out: "attention.output.dense", up: "intermediate.dense", down: "output.dense",
-		beforeAttention: "attention.LayerNorm", beforeUp: "intermediate.LayerNorm"}
-	largeBlock = block{layer: "encoder.layer.%d.", query: "attention.self.query", key: "attention.self.key",
-		value: "attention.self.value", out: "attention.output.dense", up: "intermediate.dense", down: "output.dense",
-		beforeAttention: "attention.self_attn_layer_norm", beforeUp: "LayerNorm"}
+	megatronBlock = beforeBlock("attention.ln", "ln")
+	preNormBlock  = beforeBlock("attention.LayerNorm", "intermediate.LayerNorm")
+	largeBlock    = beforeBlock("attention.self_attn_layer_norm", "LayerNorm")
 )
+
+// beforeBlock is bertBlock with norms before attention and before the linear layers, in place of those after them.
+func beforeBlock(attention, up string) block {
+	return bertBlock.with(func(b *block) {
+		b.beforeAttention, b.beforeUp, b.afterAttention, b.after = attention, up, "", ""
+	})
+}
 
 func init() {
 	for name, e := range map[string]struct {
@@ -174,8 +175,7 @@ func (g *graph) positioned(table *ir.Value, p *positions) *ir.Value {
 		return ops.SliceAxis(g.Builder, table, 0, sym.Const(0), g.tokens())
 	}
 	if p.padding < 0 || p.padding >= rows {
-		g.Fail(diag.Inputf("pad_token_id is %d; the table of positions has %d rows", p.padding, rows).
-			AtFile(path.Join(g.folder.name, g.at, "config.json")))
+		g.Fail(g.inConfig(diag.Inputf("pad_token_id is %d; the table of positions has %d rows", p.padding, rows)))
 	}
 	g.atMost(rows - 1 - p.padding)
 	token := ops.Cast(g.Builder, g.binary(ops.Ne, g.ids, g.number(g.ids, float64(p.padding))), g.ids.Type.DType)

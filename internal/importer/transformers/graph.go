@@ -185,7 +185,7 @@ func (g *graph) model() (hidden *ir.Value) {
 func (g *graph) encoder() *ir.Value {
 	build := encoders[g.Type]
 	if build == nil {
-		g.Fail(diag.Unsupportedf("the model type %q", g.Type).AtFile(path.Join(g.folder.name, g.at, "config.json")).
+		g.Fail(g.inConfig(diag.Unsupportedf("the model type %q", g.Type)).
 			WithFix("docs/text.md lists the types; an ONNX export of the model can be read"))
 	}
 	return build(g)
@@ -311,7 +311,7 @@ func (g *graph) activation(x *ir.Value, name string) *ir.Value {
 	case "linear", "identity":
 		return x
 	}
-	g.Fail(diag.Unsupportedf("the activation %q", name).AtFile(path.Join(g.folder.name, g.at, "config.json")))
+	g.Fail(g.inConfig(diag.Unsupportedf("the activation %q", name)))
 	return nil
 }
 
@@ -319,8 +319,7 @@ func (g *graph) activation(x *ir.Value, name string) *ir.Value {
 func (g *graph) perHead(x *ir.Value, heads int64) *ir.Value {
 	hidden := last(x)
 	if heads < 1 || hidden%heads != 0 {
-		g.Fail(diag.Inputf("%d heads of %d elements in all", heads, hidden).
-			AtFile(path.Join(g.folder.name, g.at, "config.json")))
+		g.Fail(g.inConfig(diag.Inputf("%d heads of %d elements in all", heads, hidden)))
 	}
 	x = ops.Reshape(g.Builder, x, g.batch(), g.tokens(), sym.Const(heads), sym.Const(hidden/heads))
 	return ops.Transpose(g.Builder, x, 0, 2, 1, 3)

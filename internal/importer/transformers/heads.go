@@ -2,7 +2,6 @@ package transformers
 
 import (
 	"fmt"
-	"path"
 	"strings"
 
 	"github.com/weirml/weir/internal/diag"
@@ -61,7 +60,7 @@ func (g *graph) head() func(g *graph, hidden *ir.Value) *ir.Value {
 		strings.HasSuffix(name, "ForConditionalGeneration"):
 		return nil
 	}
-	g.Fail(diag.Unsupportedf("the architecture %q", name).AtFile(path.Join(g.folder.name, g.at, "config.json")).
+	g.Fail(g.inConfig(diag.Unsupportedf("the architecture %q", name)).
 		WithFix("encoders, and models ForSequenceClassification and ForTokenClassification, are read; an ONNX export of " +
 			"the model can be read"))
 	return nil
