@@ -15,6 +15,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"sync"
 
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/internal/diag"
@@ -54,8 +55,9 @@ type Model struct {
 	encoder   *encoder.Model
 	options   Options
 	prompts   map[string]string
-	byDefault string // the prompt that is used without another
-	size      int    // of a vector
+	byDefault string   // the prompt that is used without another
+	counts    sync.Map // the numbers of the tokens of prompts that were used, by their texts
+	size      int      // of a vector
 }
 
 // Load reads a model: a folder that sentence-transformers wrote, one of transformers (whose vectors are then means over
@@ -258,6 +260,9 @@ func (m *Model) tokensOf(prompt string) (int, error) {
 	if prompt == "" {
 		return 0, nil
 	}
+	if n, known := m.counts.Load(prompt); known {
+		return n.(int), nil
+	}
 	e, err := m.encoder.Tokenizer().Encode(prompt, m.encoder.Encoding())
 	if err != nil {
 		return 0, err
@@ -266,6 +271,7 @@ func (m *Model) tokensOf(prompt string) (int, error) {
 	if n > 0 && e.Special[n-1] { // the one that ends a text
 		n--
 	}
+	m.counts.Store(prompt, n)
 	return n, nil
 }
 

@@ -235,6 +235,9 @@ func (m *Model) RunInto(ctx context.Context, prompt int, texts []Text, out [][]f
 		return context.Cause(ctx)
 	}
 	r := &request{ctx: ctx, prompt: int64(prompt), jobs: make([]job, len(texts))}
+	if !m.layout.readsPrompt { // texts with other prompts share runs
+		r.prompt = 0
+	}
 	for i, t := range texts {
 		if err := m.check(t); err != nil {
 			return diag.Inputf("text %d: %w", i, err)

@@ -39,6 +39,8 @@ type layout struct {
 	together int                            // the most tokens of a run of several texts, padding included
 	size     int                            // the elements of the output for each text, or for each token
 	perToken bool
+
+	readsPrompt bool // the model has an input for the number of the prompt's tokens
 }
 
 // runCost is what a run costs besides its tokens, as a number of tokens: it reads all weights once.
@@ -59,6 +61,7 @@ func layoutOf(p *weir.Program) (l layout, err error) {
 				WithFix("inputs are input_ids, attention_mask and token_type_ids, of i64[batch, tokens]")
 		}
 		l.inputs = append(l.inputs, input{name: in.Name, role: role(r)})
+		l.readsPrompt = l.readsPrompt || role(r) == prompt
 		if role(r) == ids {
 			l.batch, l.tokens = in.Shape[0].Dim, in.Shape[1].Dim
 			if l.batch == "" {
