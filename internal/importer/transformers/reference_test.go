@@ -62,7 +62,7 @@ func TestReference(t *testing.T) {
 				if count == 0 { // the first case's, aggregated otherwise
 					continue
 				}
-				c.IDs = c.IDs[:count] // variants answer the first ones
+				c.IDs = c.IDs[:count]                 // variants answer the first ones
 				if testing.Short() && folder != "." { // the interpreter takes seconds; package embed runs all of its cases
 					if i > 1 {
 						break
