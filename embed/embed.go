@@ -42,6 +42,10 @@ type Options struct {
 	// Threads are GOMAXPROCS / Calls by default. Budget is the most bytes that the loaded model may take (Memory.Held):
 	// a run has as many texts as fit. Outputs, Dims, States and Layouts must not be set.
 	Compile weir.Options
+	// Artefact is the file to which Program().WriteTo wrote the same model. Load reads it instead of the weights, and
+	// compiles nothing; the tokenizer and the settings are the folder's. Compile.Precision is the artefact's, and must not
+	// be set. LoadFS finds the file in its file system.
+	Artefact string
 	// Room returns the most bytes that a run may take at present, if that is less than Memory's Call: a run then has fewer
 	// texts, but one at least. nil: no less.
 	Room func() int64
@@ -77,8 +81,8 @@ func LoadFS(ctx context.Context, files fs.FS, name string, o Options) (*Model, e
 
 // asked returns the encoder's options.
 func (m *Model) asked() encoder.Options {
-	return encoder.Options{Compile: m.options.Compile, MaxTokens: m.options.MaxTokens, Room: m.options.Room,
-		Output: output, Settings: m.settings}
+	return encoder.Options{Compile: m.options.Compile, MaxTokens: m.options.MaxTokens, Artefact: m.options.Artefact,
+		Room: m.options.Room, Output: output, Settings: m.settings}
 }
 
 // loaded completes the model with its encoder.

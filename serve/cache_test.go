@@ -3,9 +3,11 @@
 package serve_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,21 +18,66 @@ import (
 	"github.com/weirml/weir/serve"
 )
 
-// serveOnce serves a folder with a cache, and reports whether the digits came from the cache. Their answer is compared.
-func serveOnce(t *testing.T, dir, cache string) (cached bool) {
-	t.Helper()
-	t.Run("", func(t *testing.T) {
-		_, h := start(t, serve.Options{Folder: dir, Cache: cache})
+// cached is a model whose artefacts are tested.
+type cached struct {
+	name string
+	dir  string
+	ask  func(h *httptest.Server) error // an error unless the answer is the model's
+}
+
+// cachedDigits returns a model of tensors.
+func cachedDigits(t *testing.T) cached {
+	dir := folder(t, map[string]string{"digits.onnx": digits})
+	return cached{"digits", dir, func(h *httptest.Server) error {
 		image, scores := picture(t, 1)
 		text, err := json.Marshal(image)
 		if err != nil {
-			t.Fatal(err)
+			return err
 		}
 		_, _, got := post(t, h.URL+"/v2/models/digits/infer", nil, fmt.Appendf(nil,
 			`{"inputs":[{"name":"image","shape":[1,1,8,8],"datatype":"FP32","data":%s}]}`, text))
 		var a answer
 		if err := json.Unmarshal(got, &a); err != nil || len(a.Outputs) != 1 || !slices.Equal(a.Outputs[0].Data, scores) {
-			t.Errorf("the answer is %s, not %v", got, scores)
+			return fmt.Errorf("the answer is %s, not %v", got, scores)
+		}
+		return nil
+	}}
+}
+
+// cachedVectors returns a model that makes vectors of texts.
+func cachedVectors(t *testing.T) cached {
+	r := referenceOf(t, "bert")
+	return cached{"bert", textFolder(t, map[string]string{"bert": "bert"}), func(h *httptest.Server) error {
+		status, e := embedded(t, h, map[string]any{"model": "bert", "input": r.Texts})
+		if d := apart(e.vectors(t), r.Cases[0].Vectors); status != 200 || !(d <= 1e-5) {
+			return fmt.Errorf("status %d, %+v, and vectors that are %v apart", status, e.Error, d)
+		}
+		return nil
+	}}
+}
+
+// cachedLabels returns a model that labels texts.
+func cachedLabels(t *testing.T) cached {
+	dir := textFolder(t, map[string]string{"rank/1": "../../../classify/testdata/models/cross_encoder"})
+	body := []byte(`{"model":"rank","query":"a query","documents":["a text","another","a third one"]}`)
+	_, h := start(t, serve.Options{Folder: dir})
+	_, _, want := post(t, h.URL+"/v1/rerank", nil, body) // TestRank compares it with the reference
+	return cached{"rank", dir, func(h *httptest.Server) error {
+		if _, _, got := post(t, h.URL+"/v1/rerank", nil, body); !bytes.Contains(got, []byte("relevance_score")) ||
+			!bytes.Equal(got, want) {
+			return fmt.Errorf("the answer is %s, not %s", got, want)
+		}
+		return nil
+	}}
+}
+
+// once serves the model with a cache, and reports whether it came from the cache. Its answer is compared.
+func (c cached) once(t *testing.T, cache string) (used bool) {
+	t.Helper()
+	t.Run("", func(t *testing.T) {
+		_, h := start(t, serve.Options{Folder: c.dir, Cache: cache})
+		if err := c.ask(h); err != nil {
+			t.Error(err)
 		}
 		_, body := get(t, h.URL+"/v2/weir/status")
 		var s struct {
@@ -43,10 +90,10 @@ func serveOnce(t *testing.T, dir, cache string) (cached bool) {
 			t.Fatalf("%v: %s", err, body)
 		}
 		for _, m := range s.Models {
-			cached = cached || m.Name == "digits" && m.Cache
+			used = used || m.Name == c.name && m.Cache
 		}
 	})
-	return cached
+	return used
 }
 
 // artefacts returns the files of a cache, the latest first.
@@ -70,7 +117,7 @@ func artefacts(t *testing.T, cache string) (paths []string) {
 // TestCacheIsBounded: a model that changes again and again leaves one artefact beside its own; those of folders that
 // nobody serves any more are removed after a month, and those whose writers were killed after an hour.
 func TestCacheIsBounded(t *testing.T) {
-	dir, cache := folder(t, map[string]string{"digits.onnx": digits}), t.TempDir()
+	model, cache := cachedDigits(t), t.TempDir()
 	file := func(name string, age time.Duration) string {
 		path := filepath.Join(cache, name)
 		write(t, path, []byte("x"))
@@ -86,13 +133,13 @@ func TestCacheIsBounded(t *testing.T) {
 		file("2123456789abcdef-used", 29*day), file(".artefact-2", time.Minute), file("notes.txt", 99*day)}
 	for i := range 5 {
 		at := time.Now().Add(time.Duration(-i) * time.Minute)
-		if err := os.Chtimes(filepath.Join(dir, "digits.onnx"), at, at); err != nil {
+		if err := os.Chtimes(filepath.Join(model.dir, "digits.onnx"), at, at); err != nil {
 			t.Fatal(err)
 		}
-		if serveOnce(t, dir, cache) {
+		if model.once(t, cache) {
 			t.Error("the artefact of another state of the model was used")
 		}
-		if !serveOnce(t, dir, cache) {
+		if !model.once(t, cache) {
 			t.Error("a restart compiled the model")
 		}
 		if n := len(artefacts(t, cache)); n != min(2, i+1)+2 {
@@ -114,8 +161,15 @@ func TestCacheIsBounded(t *testing.T) {
 // TestHostileCache: whatever lies in the place of an artefact, the model is served with its own answers, and what
 // others may have written is not read.
 func TestHostileCache(t *testing.T) {
-	dir, cache := folder(t, map[string]string{"digits.onnx": digits}), t.TempDir()
-	serveOnce(t, dir, cache)
+	t.Run("digits", func(t *testing.T) { hostileCache(t, cachedDigits(t), 12) })
+	t.Run("vectors", func(t *testing.T) { hostileCache(t, cachedVectors(t), 2) })
+	t.Run("labels", func(t *testing.T) { hostileCache(t, cachedLabels(t), 2) })
+}
+
+// hostileCache is TestHostileCache for a model, with so many files that are cut, and as many with a wrong bit.
+func hostileCache(t *testing.T, model cached, damaged int) {
+	cache := t.TempDir()
+	model.once(t, cache)
 	path := artefacts(t, cache)[0]
 	good, err := os.ReadFile(path)
 	if err != nil {
@@ -126,7 +180,12 @@ func TestHostileCache(t *testing.T) {
 	elsewhere := filepath.Join(t.TempDir(), "good.weir")
 	write(t, elsewhere, good)
 	strange := t.TempDir()
-	serveOnce(t, folder(t, map[string]string{"digits.onnx": digits}), strange)
+	other := model
+	other.dir = t.TempDir()
+	if err := os.CopyFS(other.dir, os.DirFS(model.dir)); err != nil {
+		t.Fatal(err)
+	}
+	other.once(t, strange)
 	cases := map[string]func() error{
 		"empty":         func() error { return put(nil) },
 		"zeros":         func() error { return put(make([]byte, len(good))) },
@@ -152,7 +211,7 @@ func TestHostileCache(t *testing.T) {
 	if os.Getuid() == 0 {
 		cases["a stranger's"] = func() error { return firstError(put(good), os.Chown(path, 4711, -1)) }
 	}
-	for i := range 12 {
+	for i := range damaged {
 		cases[fmt.Sprint("cut ", i)] = func() error { return put(good[:random.IntN(len(good))]) }
 		cases[fmt.Sprint("bit ", i)] = func() error {
 			data := slices.Clone(good)
@@ -168,11 +227,12 @@ func TestHostileCache(t *testing.T) {
 		if err := firstError(os.Chmod(cache, 0o700), removeAll(artefacts(t, cache)), place()); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if serveOnce(t, dir, cache) {
+		if model.once(t, cache) {
 			t.Errorf("%s: it was read as the model's artefact", name)
 		}
 	}
-	if err := firstError(removeAll(artefacts(t, cache)), put(good)); err != nil || !serveOnce(t, dir, cache) {
+	err = firstError(os.Chmod(cache, 0o700), removeAll(artefacts(t, cache)), put(good))
+	if err != nil || !model.once(t, cache) {
 		t.Errorf("the artefact itself is not used: %v", err)
 	}
 }

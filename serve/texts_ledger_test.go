@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"net/http/httptest"
 	"os"
@@ -18,13 +20,14 @@ import (
 	"github.com/weirml/weir"
 )
 
-// startTexts starts a server with a model of texts.
-func startTexts(t *testing.T, limit int64) *Server {
-	dir := t.TempDir()
-	if err := os.CopyFS(filepath.Join(dir, "bert"), os.DirFS("../embed/testdata/models/bert")); err != nil {
+// startTexts starts a server with a model of texts, and with a folder for its artefact.
+func startTexts(t *testing.T, limit int64, cache string) *Server {
+	dir := filepath.Join(cache, "models")
+	if err := os.CopyFS(filepath.Join(dir, "bert"), os.DirFS("../embed/testdata/models/bert")); err != nil &&
+		!errors.Is(err, fs.ErrExist) {
 		t.Fatal(err)
 	}
-	s, err := New(Options{Folder: dir, Limit: limit})
+	s, err := New(Options{Folder: dir, Limit: limit, Cache: cache})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,9 +49,20 @@ func startTexts(t *testing.T, limit int64) *Server {
 // TestTextsLedger: the ledger has what a model of texts holds: exactly at quiet moments, and never less at others; it
 // never exceeds the limit.
 func TestTextsLedger(t *testing.T) {
+	cache := t.TempDir()
+	for _, compiled := range []bool{true, false} {
+		t.Run(fmt.Sprintf("compiled %v", compiled), func(t *testing.T) { textsLedger(t, cache, compiled) })
+	}
+}
+
+// textsLedger is TestTextsLedger for a model that is compiled, or is read from its artefact.
+func textsLedger(t *testing.T, cache string, compiled bool) {
 	weir.Trim()
 	before := weir.Usage().Held
-	s := startTexts(t, 32<<20)
+	s := startTexts(t, 32<<20, cache)
+	if loaded := s.catalogue.Loaded(); len(loaded) != 1 || loaded[0].FromCache == compiled {
+		t.Fatalf("%d models, which come from other files than they should", len(loaded))
+	}
 	quiet := func(when string) {
 		t.Helper()
 		weir.Trim()
@@ -106,7 +120,7 @@ func TestTextsLedger(t *testing.T) {
 // TestTextsFair: while one client has 10,000 texts computed, another one's single text waits for a few runs only, and
 // gets the same vector as among 10,000.
 func TestTextsFair(t *testing.T) {
-	s := startTexts(t, 256<<20)
+	s := startTexts(t, 256<<20, t.TempDir())
 	v, err := s.catalogue.Use("bert", "")
 	if err != nil {
 		t.Fatal(err)

@@ -25,6 +25,8 @@ type Options struct {
 	// model takes: runs have as many texts as fit.
 	Compile   weir.Options
 	MaxTokens int // of a text, special ones included; 0: what the folder says
+	// Artefact is the file of a program that was compiled of the folder: it is read in place of the model. "": none.
+	Artefact string
 	// Room returns the most bytes that a run may take at present, if that is less than what the certificate has: a run
 	// then has fewer texts, but one at least. nil: no less.
 	Room func() int64
@@ -59,6 +61,9 @@ func Load(ctx context.Context, name string, o Options) (*Model, error) {
 		return nil, err
 	}
 	defer folder.Close()
+	if o.Artefact != "" {
+		return load(ctx, folder, o, func() (*weir.Model, error) { return weir.LoadContext(ctx, o.Artefact) })
+	}
 	if file == "" {
 		return load(ctx, folder, o, func() (*weir.Model, error) { return weir.LoadContext(ctx, name) })
 	}
@@ -77,6 +82,9 @@ func LoadFS(ctx context.Context, files fs.FS, name string, o Options) (*Model, e
 	}
 	folder := transformers.OpenFS(ctx, files, name)
 	defer folder.Close()
+	if o.Artefact != "" {
+		return load(ctx, folder, o, func() (*weir.Model, error) { return weir.LoadFS(files, o.Artefact) })
+	}
 	from, err := folder.Sub()
 	if err != nil {
 		return nil, err

@@ -237,7 +237,7 @@ var rooms = []Room{
 	// A module of its own, so that programs that import Weir do not depend on gRPC.
 	{Floor: 13, Name: "serve", Purpose: "an inference server: the Open Inference Protocol over REST and gRPC, and " +
 		"its ledger",
-		May: []string{"weir", "batch", "embed", "classify", "metrics"},
+		May: []string{"weir", "batch", "embed", "classify", "tokenizer", "metrics"},
 		Modules: []string{"net", "net/http", "net/http/pprof", "net/http/httptest", "os/signal", "syscall",
 			"github.com/prometheus/client_golang/prometheus",
 			"github.com/prometheus/client_golang/prometheus/collectors",

@@ -31,13 +31,17 @@ const (
 	forgotten  = 30 * 24 * time.Hour // after this time without use the artefacts of another folder are removed
 )
 
-// compile loads the version's artefact, or compiles its model and keeps the artefact.
-func (c *Catalogue) compile(ctx context.Context, v *Version, s settings) error {
+// compile loads the version's artefact, or compiles its model and keeps the artefact. load loads the program of an
+// artefact, or of the model itself if the artefact's path is empty.
+func (c *Catalogue) compile(ctx context.Context, v *Version, s settings,
+	load func(artefact string, o weir.Options) error) error {
 	key := c.key(v.source, s)
+	of := s.options
+	of.Precision = weir.F32 // an artefact has its own, which is in its key
 	for _, path := range c.cached(key) {
 		err := checked(path, key)
 		if err == nil {
-			err = v.load(ctx, path, s.options)
+			err = load(path, of)
 		}
 		switch {
 		case err == nil:
@@ -48,7 +52,7 @@ func (c *Catalogue) compile(ctx context.Context, v *Version, s settings) error {
 		}
 		c.options.Log.Warn("artefact not used", "model", v.Model, "file", path, "error", err)
 	}
-	if err := v.load(ctx, v.source.path, s.options); err != nil {
+	if err := load("", s.options); err != nil {
 		return err
 	}
 	if key == "" {
@@ -131,7 +135,7 @@ func (c *Catalogue) keep(p *weir.Program, key string) (err error) {
 // models, and for everything that the artefact depends on: the files' names, sizes and times, the options, the
 // processor and this build.
 func (c *Catalogue) key(from source, s settings) string {
-	if c.options.Cache == "" || filepath.Ext(from.path) == ending || from.texts {
+	if c.options.Cache == "" || filepath.Ext(from.path) == ending {
 		return ""
 	}
 	path, err := filepath.Abs(from.path)

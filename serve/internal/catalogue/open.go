@@ -33,7 +33,9 @@ func (c *Catalogue) open(ctx context.Context, f *found, n int64) (v *Version, er
 	s.options.Threads, s.options.Account = c.options.Threads, v.account
 	if v.source.texts {
 		err = c.openTexts(ctx, v, s)
-	} else if err = c.compile(ctx, v, s); err == nil {
+	} else if err = c.compile(ctx, v, s, func(artefact string, o weir.Options) error {
+		return v.load(ctx, cmp.Or(artefact, v.source.path), o)
+	}); err == nil {
 		v.Inputs, v.Outputs = v.Program.Inputs(), v.Program.Outputs()
 	}
 	if err != nil {

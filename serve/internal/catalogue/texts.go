@@ -17,6 +17,7 @@ import (
 	"github.com/weirml/weir/embed"
 	"github.com/weirml/weir/serve/internal/ledger"
 	"github.com/weirml/weir/serve/internal/oip"
+	"github.com/weirml/weir/tokenizer"
 )
 
 // The names of the input and the output that metadata show of a model of texts: vectors of texts, or scores of labels.
@@ -45,6 +46,7 @@ type Texts struct {
 // TextModel is what models of texts have in common.
 type TextModel interface {
 	Program() *weir.Program
+	Tokenizer() *tokenizer.Tokenizer
 	MaxTokens() int
 	CallBytes(texts, tokens int) int64
 	Close() error
@@ -145,38 +147,48 @@ func (c *Catalogue) openTexts(ctx context.Context, v *Version, s settings) error
 	if err := t.resize(ctx, heapOfFile*size); err != nil {
 		return err
 	}
-	room := func() int64 { return c.ledger.Most(ledger.Call) }
-	m, err := embed.Load(ctx, folder, embed.Options{Compile: s.options, MaxTokens: s.tokens, Room: room})
-	out := weir.Info{Name: TextOutput, Kind: weir.TensorKind, DType: weir.F32}
-	tokens := 0 // in the vocabulary
-	if err == nil {
-		t.TextModel, t.Embedder, tokens = m, m, m.Tokenizer().Size()
-	} else if errors.Is(err, weir.ErrUnsupported) {
-		m, failed := classify.Load(ctx, folder, classify.Options{Compile: s.options, MaxTokens: s.tokens, Room: room})
-		switch {
-		case failed == nil:
-			t.TextModel, t.Classifier, tokens, err = m, m, m.Tokenizer().Size(), nil
-		case !errors.Is(failed, weir.ErrUnsupported):
-			err = failed
-		}
-		out.Name = TextScores
-	}
-	if err != nil {
+	if err := c.compile(ctx, v, s, func(artefact string, o weir.Options) error {
+		return t.load(ctx, folder, artefact, o, s.tokens, func() int64 { return c.ledger.Most(ledger.Call) })
+	}); err != nil {
 		return err
 	}
-	v.Program = t.Program()
-	v.account.running.Store(true)
 	if t.Classifier != nil && t.Classifier.PerToken() {
 		return errors.New("the model labels tokens; the server has models that make vectors, or label texts")
 	}
-	if err := t.resize(ctx, min(t.heap, heapOfToken*int64(tokens)+1<<16)); err != nil {
+	if err := t.resize(ctx, min(t.heap, heapOfToken*int64(t.Tokenizer().Size())+1<<16)); err != nil {
 		return err
 	}
 	v.Inputs = []weir.Info{{Name: TextInput, Kind: weir.TensorKind, DType: weir.StringType,
 		Shape: []weir.Extent{{Dim: "texts"}}}}
-	out.Shape = []weir.Extent{{Dim: "texts"}, {Size: int64(t.Size())}}
-	v.Outputs = []weir.Info{out}
+	v.Outputs = []weir.Info{{Name: TextOutput, Kind: weir.TensorKind, DType: weir.F32,
+		Shape: []weir.Extent{{Dim: "texts"}, {Size: int64(t.Size())}}}}
+	if t.Classifier != nil {
+		v.Outputs[0].Name = TextScores
+	}
 	return nil
+}
+
+// load loads the model in a folder, whose program is that of an artefact if there is one.
+func (t *Texts) load(ctx context.Context, folder, artefact string, o weir.Options, tokens int,
+	room func() int64) error {
+	m, err := embed.Load(ctx, folder, embed.Options{Compile: o, MaxTokens: tokens, Room: room, Artefact: artefact})
+	if err == nil {
+		t.TextModel, t.Embedder = m, m
+	} else if errors.Is(err, weir.ErrUnsupported) {
+		m, failed := classify.Load(ctx, folder, classify.Options{Compile: o, MaxTokens: tokens, Room: room,
+			Artefact: artefact})
+		switch {
+		case failed == nil:
+			t.TextModel, t.Classifier, err = m, m, nil
+		case !errors.Is(failed, weir.ErrUnsupported):
+			err = failed
+		}
+	}
+	if err == nil {
+		t.version.Program = t.Program()
+		t.version.account.running.Store(true)
+	}
+	return err
 }
 
 // resize makes the ledger have so many bytes for the tokenizer, and Go's heap have room for them.
