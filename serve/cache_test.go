@@ -256,3 +256,14 @@ func firstError(list ...error) error {
 	}
 	return nil
 }
+
+// TestCachePrecision: the artefact of a model in another precision is used.
+func TestCachePrecision(t *testing.T) {
+	dir, cache := folder(t, map[string]string{"digits/1/model.onnx": digits}), t.TempDir()
+	write(t, filepath.Join(dir, "digits", "config.pbtxt"),
+		[]byte(`parameters { key: "weir.precision" value { string_value: "bf16" } }`))
+	model := cached{"digits", dir, func(*httptest.Server) error { return nil }}
+	if model.once(t, cache) || !model.once(t, cache) {
+		t.Error("a restart compiled the model")
+	}
+}
