@@ -33,6 +33,7 @@ type layout struct {
 	tokens   string
 	rows     int                            // the fixed number of texts; 0: any
 	columns  int                            // the fixed number of tokens; 0: any
+	least    int                            // the least number of tokens
 	memory   *weir.Memory                   // of the program
 	bytesOf  func(weir.Dims) (int64, error) // its method Call
 	bytes    int64                          // the most that a call may take
@@ -75,6 +76,12 @@ func layoutOf(p *weir.Program) (l layout, err error) {
 	if len(l.inputs) == 0 || !slices.ContainsFunc(l.inputs, func(i input) bool { return i.role == ids }) {
 		return l, diag.Unsupportedf("a model without the input %s", transformers.InputIDs)
 	}
+	l.least = 1
+	for _, d := range p.Dims() {
+		if d.Name == l.tokens {
+			l.least = int(min(max(d.Min, 1), freeTokens))
+		}
+	}
 	for i, in := range l.inputs {
 		if low, high, ok := p.ValueRange(in.name, l.dims(l.shape(1, 1))); ok {
 			l.inputs[i].bounds = []int64{low, high}
@@ -116,7 +123,7 @@ func (l *layout) dims(rows, columns int) weir.Dims {
 
 // shape returns the shape of the inputs for a number of texts, of which the longest has that many tokens.
 func (l *layout) shape(texts, longest int) (rows, columns int) {
-	rows, columns = texts, max(1, longest)
+	rows, columns = texts, max(1, l.least, longest)
 	if l.rows > 0 {
 		rows = l.rows
 	}
@@ -140,7 +147,7 @@ func (l *layout) most(longest int, bytes int64) int {
 	if l.rows > 0 {
 		return l.rows
 	}
-	low, high := 1, max(1, l.together/max(1, longest))
+	low, high := 1, max(1, l.together/max(1, l.least, longest))
 	for low < high { // the most that fit
 		if middle := (low + high + 1) / 2; l.call(middle, longest) <= bytes {
 			low = middle
@@ -180,7 +187,7 @@ func (l *layout) groups(n int, tokens func(i int) int) (ends []int) {
 func (l *layout) largest(maxTokens int) int64 {
 	bytes := l.call(1, maxTokens)
 	for texts := 2; texts <= l.together; texts++ {
-		if longest := min(l.together/texts, maxTokens); longest > 0 {
+		if longest := min(l.together/texts, maxTokens); longest >= l.least {
 			bytes = max(bytes, l.call(texts, longest))
 		}
 	}

@@ -102,7 +102,8 @@ func (m *Model) limitTokens() error {
 		limit = int64(m.layout.columns)
 	}
 	if asked := m.options.MaxTokens; int64(asked) > limit {
-		return diag.Inputf("%d tokens; the model has positions for %d", asked, limit)
+		return diag.Inputf("texts of %d tokens; the model has positions for %d", asked, limit).
+			WithFix("ask for at most %d (MaxTokens)", limit)
 	} else if asked > 0 {
 		m.MaxTokens = asked
 	}

@@ -2,7 +2,6 @@ package encoder
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sort"
 	"sync"
@@ -155,13 +154,16 @@ func (q *queue) work() {
 	}
 }
 
-// compute runs a group, and tells its requests. A group that gets no memory is run in halves: other texts may be why
-// there is not enough for one.
+// compute runs a group, and tells its requests. A group that fails is run in halves, without the requests that have
+// ended: other texts may be why there is not enough memory for one, or one text may be why the others fail.
 func (q *queue) compute(ctx context.Context, a *arguments, group []job) {
+	if len(group) == 0 {
+		return
+	}
 	err := q.of.run(ctx, a, group)
-	if n := len(group); n > 1 && (errors.Is(err, weir.ErrMemory) || errors.Is(err, weir.ErrBudget)) {
-		q.compute(ctx, a, group[:n/2])
-		q.compute(ctx, a, group[n/2:])
+	if n := len(group); n > 1 && err != nil && ctx.Err() == nil {
+		q.compute(ctx, a, q.waiting(group[:n/2]))
+		q.compute(ctx, a, q.waiting(group[n/2:]))
 		return
 	}
 	q.mu.Lock()
@@ -176,6 +178,18 @@ func (q *queue) compute(ctx context.Context, a *arguments, group []job) {
 			}
 		}
 	}
+}
+
+// waiting returns the jobs whose requests wait for them.
+func (q *queue) waiting(group []job) (list []job) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, j := range group {
+		if j.of.left > 0 {
+			list = append(list, j)
+		}
+	}
+	return list
 }
 
 // group takes jobs that are computed together, under the lock: the longest texts of the request whose turn it is and,

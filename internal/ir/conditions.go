@@ -56,13 +56,23 @@ func newConditions(m *Module) *conditions {
 func slacksOf(c sym.Cond) []sym.Expr {
 	switch c.Rel {
 	case sym.LE:
-		return c.B.Sub(c.A).MinArgs()
+		return excess(c.B, c.A)
 	case sym.LT:
-		return c.B.Sub(c.A).Sub(sym.Const(1)).MinArgs()
+		return excess(c.B.Sub(sym.Const(1)), c.A)
 	case sym.EQ:
-		return []sym.Expr{c.B.Sub(c.A), c.A.Sub(c.B)}
+		return append(excess(c.B, c.A), excess(c.A, c.B)...)
 	}
 	return nil
+}
+
+// excess returns quantities that are all nonnegative exactly if a is at least b.
+func excess(a, b sym.Expr) (list []sym.Expr) {
+	for _, x := range a.MinArgs() {
+		for _, y := range b.MaxArgs() {
+			list = append(list, x.Sub(y).MinArgs()...)
+		}
+	}
+	return list
 }
 
 // assume adds a condition. It does not narrow a range to an empty one.

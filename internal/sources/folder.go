@@ -105,13 +105,19 @@ func (m *vectorModel) Outputs() []Port {
 
 // Build converts the file, and computes the vectors unless other outputs are asked for.
 func (m *vectorModel) Build(ctx context.Context, a Asked) (*Built, error) {
-	if m.states == "" || a.Outputs != nil && !slices.Equal(a.Outputs, []string{transformers.Sentence}) {
-		return m.onnxModel.Build(ctx, a)
+	extended := m.states != "" && (a.Outputs == nil || slices.Equal(a.Outputs, []string{transformers.Sentence}))
+	if extended {
+		a.Outputs = []string{m.states}
 	}
-	a.Outputs = []string{m.states}
 	b, err := m.onnxModel.Build(ctx, a)
 	if err != nil {
 		return nil, err
+	}
+	if err := transformers.Bound(b.Module); err != nil {
+		return nil, err
+	}
+	if !extended {
+		return b, nil
 	}
 	if err := transformers.Extend(m.folder, b.Module); err != nil {
 		return nil, err
