@@ -45,6 +45,9 @@ type Options struct {
 // Memory is a model's certificate, in bytes.
 type Memory = encoder.Memory
 
+// TextError is the cause of an error that one of a call's texts or pairs is at fault for; errors.As finds it.
+type TextError = encoder.TextError
+
 // Pair is two texts that the model reads together, as a query and a document. The first one is Text.
 type Pair struct {
 	Text   string `json:"text"`
@@ -148,9 +151,9 @@ func (m *Model) logits(ctx context.Context, n int, encode func(i int) (encoder.T
 	err := encoder.Parallel(ctx, n, func(i int) (err error) {
 		list[i], err = encode(i)
 		if err == nil && len(list[i].IDs) == 0 {
-			err = diag.Inputf("text %d has no tokens", i)
+			err = diag.Inputf("it has no tokens")
 		}
-		return err
+		return encoder.InText(i, err)
 	})
 	if err != nil {
 		return nil, err

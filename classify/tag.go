@@ -2,6 +2,7 @@ package classify
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"unicode/utf8"
 
@@ -62,18 +63,22 @@ func (m *Model) Tag(ctx context.Context, texts []string, o Tagging) ([][]Entity,
 		if err == nil {
 			chunks[i] = append([]tokenizer.Encoding{*e}, e.Overflow...)
 		}
-		return err
+		return encoder.InText(i, err)
 	})
 	if err != nil {
 		return nil, err
 	}
 	var list []encoder.Text
-	for _, c := range chunks {
+	var of []int // the text of each
+	for i, c := range chunks {
 		for _, e := range c {
-			list = append(list, encoder.Text{IDs: e.IDs})
+			list, of = append(list, encoder.Text{IDs: e.IDs}), append(of, i)
 		}
 	}
 	logits, err := m.encoder.Run(ctx, 0, list)
+	if e, ok := errors.AsType[*TextError](err); ok {
+		e.Index = of[e.Index]
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package classify
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -42,7 +43,7 @@ func (m *Model) ZeroShot(ctx context.Context, texts, labels []string, o Candidat
 	}
 	for i, text := range texts {
 		if text == "" {
-			return nil, diag.Inputf("text %d is empty", i)
+			return nil, encoder.InText(i, diag.Inputf("it is empty"))
 		}
 	}
 	n := len(labels)
@@ -54,6 +55,9 @@ func (m *Model) ZeroShot(ctx context.Context, texts, labels []string, o Candidat
 		}
 		return pair, err
 	})
+	if e, ok := errors.AsType[*TextError](err); ok {
+		e.Index /= n
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -54,6 +54,9 @@ type Options struct {
 // Memory is a model's certificate, in bytes.
 type Memory = encoder.Memory
 
+// TextError is the cause of an error that one of a call's texts is at fault for; errors.As finds it.
+type TextError = encoder.TextError
+
 // Model turns texts into vectors. Any goroutine may use it.
 type Model struct {
 	encoder   *encoder.Model
@@ -210,7 +213,7 @@ func (m *Model) embed(ctx context.Context, prompt string, texts []string) ([][]f
 	list := make([]encoder.Text, len(texts))
 	err = encoder.Parallel(ctx, len(texts), func(i int) (err error) {
 		list[i], err = m.encoder.Encode(prompt + texts[i])
-		return err
+		return encoder.InText(i, err)
 	})
 	if err != nil {
 		return nil, err

@@ -37,11 +37,8 @@ const mostOfWave = 256
 
 // work is the texts of a request that are computed.
 type work struct {
-	texts.Input
-	query    string   // of documents to rank: each text is read after it
-	second   []string // the second texts of pairs
+	*texts.Embeddings
 	version  *catalogue.Version
-	prompt   string
 	priority int
 	from     string
 	out      []float32 // the whole vectors, or the scores of all labels
@@ -80,8 +77,13 @@ func (x *exchange) inferTexts(ctx context.Context, v *catalogue.Version, r *oip.
 	if e.Prompt != "" && e.IDs != nil {
 		return nil, oip.Errorf("prompt_name is %q, and a prompt is put before texts, not before ids", e.Prompt)
 	}
-	k := &work{Input: e.Input, query: e.Query, second: e.Second, version: v, prompt: e.Prompt, priority: priority,
-		from: x.from, size: m.Size(), most: m.MaxTokens(), perByte: m.PerByte()}
+	if e.Prompt != "" {
+		if _, _, err := m.Embedder.Tokens(nil, e.Prompt, ""); err != nil { // the model does not have it
+			return nil, err
+		}
+	}
+	k := &work{Embeddings: e, version: v, priority: priority, from: x.from, size: m.Size(), most: m.MaxTokens(),
+		perByte: m.PerByte()}
 	o.phases.Input = time.Since(began)
 	if err := x.vectors(ctx, k); err != nil {
 		return nil, err
@@ -135,7 +137,7 @@ func (x *exchange) textsOf(v *catalogue.Version, r *oip.Request) (e *texts.Embed
 	if list, err = wantedOf(v, r); err != nil {
 		return nil, w, nil, err
 	}
-	w, e = list[0], &texts.Embeddings{}
+	w, e = list[0], &texts.Embeddings{Field: catalogue.TextInput}
 	if w.Classes > 0 {
 		return nil, w, nil, oip.Errorf("output %q is a vector, which has no classes", w.Name)
 	}
@@ -213,9 +215,9 @@ func (k *work) bytesOf(i int32) int {
 	if k.IDs != nil {
 		return 4 * len(k.IDs[i])
 	}
-	bytes := len(k.query) + len(k.Texts[i])
-	if k.second != nil {
-		bytes += len(k.second[i])
+	bytes := len(k.Query) + len(k.Texts[i])
+	if k.Second != nil {
+		bytes += len(k.Second[i])
 	}
 	return bytes
 }
@@ -357,7 +359,7 @@ func (k *work) compute(ctx context.Context, list []int32, about int) error {
 	defer k.version.Done(about)
 	k.queued.CompareAndSwap(0, int64(time.Since(began)))
 	if k.version.Texts.Classifier != nil {
-		return cause(ctx, k.score(ctx, k.version.Texts.Classifier, list))
+		return cause(ctx, k.placed(k.score(ctx, k.version.Texts.Classifier, list), list))
 	}
 	m := k.version.Texts.Embedder
 	ids, out, prompt := make([][]int32, len(list)), make([][]float32, len(list)), 0
@@ -368,8 +370,8 @@ func (k *work) compute(ctx context.Context, list []int32, about int) error {
 			all = append(all, k.IDs[i]...) // a run may read ids after its request has ended
 		} else {
 			var err error
-			if all, prompt, err = m.Tokens(all, k.prompt, k.Texts[i]); err != nil {
-				return err
+			if all, prompt, err = m.Tokens(all, k.Prompt, k.Texts[i]); err != nil {
+				return fmt.Errorf("%s: %w", k.Place(int(i), 0), err)
 			}
 		}
 		ids[at] = all[before:len(all):len(all)]
@@ -386,7 +388,15 @@ func (k *work) compute(ctx context.Context, list []int32, about int) error {
 		}
 		k.version.Texts.Counted(bytes, len(all))
 	}
-	return cause(ctx, m.EmbedTokens(ctx, prompt, ids, out))
+	return cause(ctx, k.placed(m.EmbedTokens(ctx, prompt, ids, out), list))
+}
+
+// placed returns the error of a text of a wave as that of its place in the request.
+func (k *work) placed(err error, wave []int32) error {
+	if e, ok := errors.AsType[*embed.TextError](err); ok {
+		return fmt.Errorf("%s: %w", k.Place(int(wave[e.Index]), e.Part), e.Err)
+	}
+	return err
 }
 
 // score computes the scores of a wave of texts or pairs.
@@ -394,15 +404,15 @@ func (k *work) score(ctx context.Context, m *classify.Model, list []int32) error
 	pairs := make([]classify.Pair, len(list))
 	for at, i := range list {
 		switch {
-		case k.query != "":
-			pairs[at] = classify.Pair{Text: k.query, Second: k.Texts[i]}
-		case k.second != nil:
-			pairs[at] = classify.Pair{Text: k.Texts[i], Second: k.second[i]}
+		case k.Query != "":
+			pairs[at] = classify.Pair{Text: k.Query, Second: k.Texts[i]}
+		case k.Second != nil:
+			pairs[at] = classify.Pair{Text: k.Texts[i], Second: k.Second[i]}
 		default:
 			pairs[at].Text = k.Texts[i]
 		}
 	}
-	if k.size == 1 && (k.query != "" || k.second != nil) {
+	if k.size == 1 && (k.Query != "" || k.Second != nil) {
 		scores, err := m.Predict(ctx, pairs, classify.Default)
 		for at := range scores {
 			k.out[list[at]] = scores[at][0]

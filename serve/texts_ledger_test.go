@@ -179,3 +179,29 @@ func TestTextsFair(t *testing.T) {
 		t.Errorf("the vector of a text alone and among 10,000 differ: %.40q, %.40q", single, all[7:8])
 	}
 }
+
+// TestTextsCanceled: a model is unloaded while a run goes on whose request was canceled, and all bytes are given back
+// (startTexts looks at the ledger).
+func TestTextsCanceled(t *testing.T) {
+	cache := t.TempDir()
+	list := make([]string, 2000)
+	for i := range list {
+		list[i] = strings.Repeat("many words ", 1+i%30)
+	}
+	body, err := json.Marshal(map[string]any{"model": "bert", "input": list})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 12 {
+		t.Run("", func(t *testing.T) {
+			s := startTexts(t, 64<<20, cache)
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(time.Duration(10+7*i)*time.Millisecond, cancel)
+			r := httptest.NewRequestWithContext(ctx, "POST", "/v1/embeddings", bytes.NewReader(body))
+			w := httptest.NewRecorder()
+			if s.Handler().ServeHTTP(w, r); w.Code != 499 && w.Code != 200 {
+				t.Errorf("status %d: %.200s", w.Code, w.Body)
+			}
+		})
+	}
+}

@@ -5,7 +5,6 @@ package encoder
 
 import (
 	"context"
-	"fmt"
 	"io/fs"
 	"os"
 	"path"
@@ -215,7 +214,7 @@ func (m *Model) Run(ctx context.Context, prompt int, texts []Text) ([][]float32,
 // embedding, or more of them than it has positions for.
 func (m *Model) check(t Text) error {
 	if len(t.IDs) > m.MaxTokens || t.Types != nil && len(t.Types) != len(t.IDs) {
-		return fmt.Errorf("%d tokens and %d types; the model takes %d", len(t.IDs), len(t.Types), m.MaxTokens)
+		return diag.Inputf("%d tokens and %d types; the model takes %d", len(t.IDs), len(t.Types), m.MaxTokens)
 	}
 	for _, input := range m.layout.inputs {
 		list := t.IDs
@@ -228,7 +227,7 @@ func (m *Model) check(t Text) error {
 		for _, id := range list {
 			if low, high := input.bounds[0], input.bounds[1]; int64(id) < low || int64(id) > high {
 				token, _ := m.tokens.Token(id)
-				return fmt.Errorf("%s has %d (%q); the model takes %d to %d", input.name, id, token, low, high)
+				return diag.Inputf("%s has %d (%q); the model takes %d to %d", input.name, id, token, low, high)
 			}
 		}
 	}
@@ -248,7 +247,7 @@ func (m *Model) RunInto(ctx context.Context, prompt int, texts []Text, out [][]f
 	}
 	for i, t := range texts {
 		if err := m.check(t); err != nil {
-			return diag.Inputf("text %d: %w", i, err)
+			return InText(i, err)
 		}
 		r.jobs[i] = job{r, t, out[i]}
 	}

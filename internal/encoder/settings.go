@@ -218,20 +218,32 @@ func (m *Model) Encode(text string) (t Text, err error) {
 }
 
 // EncodePair returns the ids of two texts that the model reads together, and which of the two each is of. A pair that
-// is too long is truncated as cut says, to MaxTokens; an ErrInput if that is not possible.
-func (m *Model) EncodePair(first, second string, cut tokenizer.Truncation) (Text, error) {
+// is too long is truncated as cut says, to MaxTokens. The error of a pair that is not possible, or that the model does
+// not take, is a TextError with the part that is at fault.
+func (m *Model) EncodePair(first, second string, cut tokenizer.Truncation) (t Text, err error) {
 	o := m.Encoding()
 	cut.Max, cut.Side = m.MaxTokens, m.side
 	o.Truncation = &cut
 	e, err := m.tokens.EncodePair(first, second, o)
-	if err != nil {
-		return Text{}, err
+	if err == nil {
+		if t.IDs = e.IDs; m.types {
+			t.Types = e.Types
+		}
+		err = m.check(t)
 	}
-	t := Text{IDs: e.IDs}
-	if m.types {
-		t.Types = e.Types
+	if err == nil {
+		return t, nil
 	}
-	return t, nil
+	for i, text := range []string{first, second} {
+		alone, failed := m.Encode(text)
+		if failed == nil {
+			failed = m.check(alone)
+		}
+		if failed != nil {
+			return Text{}, inPart(0, i+1, failed)
+		}
+	}
+	return Text{}, inPart(0, 0, err)
 }
 
 // Encoding returns the options with which the tokenizer encodes texts for the model.

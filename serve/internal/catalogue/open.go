@@ -100,7 +100,7 @@ func (v *Version) load(ctx context.Context, path string, o weir.Options) (err er
 		v.model = nil
 		return err
 	}
-	v.account.running.Store(true)
+	v.account.run(true)
 	return nil
 }
 

@@ -186,7 +186,7 @@ func (t *Texts) load(ctx context.Context, folder, artefact string, o weir.Option
 	}
 	if err == nil {
 		t.version.Program = t.Program()
-		t.version.account.running.Store(true)
+		t.version.account.run(true)
 	}
 	return err
 }

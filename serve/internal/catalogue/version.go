@@ -101,8 +101,8 @@ func (v *Version) close() (err error) {
 		err = v.Batcher.Close()
 	}
 	if v.Program != nil {
-		v.Program.Trim()               // what is left then is the model's
-		v.account.running.Store(false) // nothing runs any more
+		v.Program.Trim()     // what is left then is the model's
+		v.account.run(false) // nothing runs any more
 		if v.Texts == nil {
 			err = errors.Join(err, v.Program.Close())
 		}
@@ -123,24 +123,39 @@ func (v *Version) Bytes() (fixed, calls int64) { return v.account.fixed.Held(), 
 // account gives the compiler's memory to the model's account, and that of runs to the calls' account.
 type account struct {
 	fixed, calls *ledger.Account
-	running      atomic.Bool
+	mu           sync.Mutex
+	running      bool
+}
+
+// run makes the memory that is taken that of runs, or that of the model again.
+func (a *account) run(running bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.running = running
 }
 
 // Take takes bytes for the model while it is compiled, and for a call later.
 func (a *account) Take(ctx context.Context, bytes int64) error {
-	if a.running.Load() {
+	a.mu.Lock()
+	running := a.running
+	a.mu.Unlock()
+	if running {
 		return a.calls.Take(ctx, bytes)
 	}
 	return a.fixed.Take(ctx, bytes)
 }
 
-// Give returns bytes of calls, and of the model before it runs and after it has.
+// Give returns bytes of calls, and of the model before it runs and after it has: then those of calls first, since a run
+// of texts goes on for a moment after its request was canceled.
 func (a *account) Give(bytes int64) {
-	if a.running.Load() {
-		a.calls.Give(bytes)
-	} else {
-		a.fixed.Give(bytes)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	ofCalls := bytes
+	if !a.running {
+		ofCalls = min(bytes, a.calls.Held())
 	}
+	a.calls.Give(ofCalls)
+	a.fixed.Give(bytes - ofCalls)
 }
 
 // settings are what a model's configuration says about compiling it and joining its requests.

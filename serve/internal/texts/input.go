@@ -2,6 +2,7 @@ package texts
 
 import (
 	"bytes"
+	"fmt"
 	"unsafe"
 
 	"github.com/weirml/weir/serve/internal/oip"
@@ -11,6 +12,7 @@ import (
 type Input struct {
 	Texts []string  // slices of the message
 	IDs   [][]int32 // instead of Texts, if it is not nil
+	Alone bool      // the request has a text, or its ids, rather than a list of them
 }
 
 // Len returns the number of texts.
@@ -33,7 +35,7 @@ func readInput(field string, text span, most int, allocate oip.Allocate) (in Inp
 	r := reader{text: text}
 	switch r.next() {
 	case '"':
-		return Input{Texts: []string{r.string()}}, nil
+		return Input{Texts: []string{r.string()}, Alone: true}, nil
 	case '[':
 		r.at++
 	case 0:
@@ -48,6 +50,7 @@ func readInput(field string, text span, most int, allocate oip.Allocate) (in Inp
 		in.Texts, err = r.strings(field, most, allocate)
 		return in, err
 	case c == '[' || c >= '0' && c <= '9':
+		in.Alone = c != '['
 		in.IDs, err = r.lists(field, most, allocate)
 		return in, err
 	}
@@ -129,9 +132,14 @@ func (r *reader) lists(field string, most int, allocate oip.Allocate) ([][]int32
 		}
 		n := 0
 		for r.next() != ']' {
+			value := r.text[r.at:]
 			id, ok := r.id()
 			if !ok {
-				return nil, oip.Errorf("%s: ids are whole numbers from 0; text %d has another value", field, texts)
+				at := field
+				if nested {
+					at = fmt.Sprintf("%s[%d]", field, texts)
+				}
+				return nil, oip.Errorf("%s[%d] is %.20s, and ids are whole numbers from 0", at, n, value)
 			}
 			ids[n] = id
 			n++

@@ -2,6 +2,7 @@ package texts
 
 import (
 	"cmp"
+	"fmt"
 
 	"github.com/weirml/weir/serve/internal/oip"
 )
@@ -10,6 +11,7 @@ import (
 type Embeddings struct {
 	Model string
 	Input
+	Field      string // of the request that has the texts
 	Base64     bool   // vectors are little-endian elements in base 64
 	Dimensions int    // of a vector, the first ones; 0: all
 	Prompt     string // the name of the model's prompt
@@ -19,6 +21,19 @@ type Embeddings struct {
 	Top    int      // the number of best documents to return; 0: all
 	Return bool     // the answer has the documents
 	Second []string // of pairs, whose first texts are Texts
+}
+
+// Place returns where in a request a text is: of pairs, part 1 or 2 is one of its texts, and 0 the pair as a whole.
+func (e *Embeddings) Place(i, part int) string {
+	switch {
+	case e.Ranks && part == 1:
+		return "query"
+	case e.Alone:
+		return e.Field
+	case e.Second == nil || part == 0:
+		return fmt.Sprintf("%s[%d]", e.Field, i)
+	}
+	return fmt.Sprintf("%s[%d][%d]", e.Field, i, part-1)
 }
 
 // DecodeOpenAI reads a request to OpenAI's /v1/embeddings, with at most so many texts. It replaces escapes in the body.
@@ -33,7 +48,7 @@ func DecodeOpenAI(body []byte, most int, allocate oip.Allocate) (*Embeddings, er
 	if err := decode(body, &r); err != nil {
 		return nil, err
 	}
-	e := &Embeddings{Model: r.Model, Base64: r.Format == "base64", Prompt: r.Prompt}
+	e := &Embeddings{Model: r.Model, Field: "input", Base64: r.Format == "base64", Prompt: r.Prompt}
 	if f := cmp.Or(r.Format, "float"); f != "float" && f != "base64" {
 		return nil, oip.Errorf("encoding_format is %q; it may be float or base64", f)
 	}
@@ -63,7 +78,7 @@ func DecodeRanking(body []byte, most int, allocate oip.Allocate) (*Embeddings, e
 	if err := decode(body, &r); err != nil {
 		return nil, err
 	}
-	e := &Embeddings{Model: r.Model, Ranks: true, Query: r.Query, Return: r.Return}
+	e := &Embeddings{Model: r.Model, Field: "documents", Ranks: true, Query: r.Query, Return: r.Return}
 	if r.Top != nil {
 		if *r.Top < 1 {
 			return nil, oip.Errorf("top_n is %d", *r.Top)
