@@ -151,7 +151,9 @@ func TestKeys(t *testing.T) {
 	m := artefact(t, digits)
 	var b strings.Builder
 	for _, row := range []string{
-		"run " + digits + " --input zeros", "run " + digits + " --input zeros --compare reference", "plan " + digits,
+		"run " + digits + " --input zeros", "run " + digits + " --input zeros --compare reference",
+		"run " + digits + " --each ../../examples/digits/data/images --output " + filepath.Join(t.TempDir(), "each"),
+		"plan " + digits,
 		"plan " + digits + " --dim batch=3 --budget 1GiB", "plan " + m + " --dim batch=3", "plan " + table,
 		"plan " + digits + " --actual", "plan " + digits + " --diff " + models + "two_dims/model.onnx",
 		"plan " + models + "tied_table/model.onnx --dim n=40 --budget 220KiB",

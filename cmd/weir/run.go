@@ -108,6 +108,7 @@ type runFlags struct {
 	keep    []string
 	compare string
 	values  bool
+	each    eachFlags
 }
 
 // runCommand makes the command run.
@@ -117,11 +118,23 @@ func (c *cli) runCommand() *cobra.Command {
 		Use: "run MODEL", Short: "Run a model", Args: exactly(1, "one MODEL"),
 		Example: `  weir run digits.onnx --input image=three.png --top 3
   weir run model.onnx --input x=x.npy --output results
-  weir run model.onnx --input zeros --expect y=y.npy`,
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd.Context(), args[0]) },
+  weir run model.onnx --input zeros --expect y=y.npy
+  weir run model.onnx --each 'pictures/*.png?scale=1/255' --output results`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.each.inputs != "" {
+				return f.each.run(cmd.Context(), f, args[0])
+			}
+			for _, name := range []string{"rows", "part", "format", "shard"} {
+				if cmd.Flags().Changed(name) {
+					return usageError{fmt.Errorf("--%s is for --each", name)}
+				}
+			}
+			return f.run(cmd.Context(), args[0])
+		},
 	}
 	f.modelFlags.register(cmd, c)
 	f.inputFlags.register(cmd)
+	f.each.register(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.output, "output", "", "write the results into this folder")
 	flags.Var(from(&f.top, 0, 0), "top", "rank the elements along the last axis, and print this many")

@@ -111,7 +111,8 @@ var heldElsewhere = map[string]map[string]string{
 //
 // A screen is a fence of the language console: a command on a line after "$ ", then its output, in which a line "…"
 // stands for omitted lines. A command may set variables in front. Times and rates are not compared. A text in a fence
-// of the language weir is a file with the name of its module, which the commands of the same document may name.
+// of the language weir is a file with the name of its module, which the commands of the same document may name; results
+// is a folder that they may write.
 // -rewrite writes the screens again.
 //
 // A screen under the line <!-- not run: REASON --> is skipped, with its reason; so is one for a level that this
@@ -126,7 +127,7 @@ func TestScreens(t *testing.T) {
 				t.Errorf("%s:%d: a screen without a fence: make it one of the language console", d.name(), i+1)
 			}
 		}
-		files := map[string]string{}
+		files := map[string]string{"results": filepath.Join(dir, "results")} // a folder that commands may write
 		changed := false
 		for i, f := range d.fences {
 			place := fmt.Sprintf("%s:%d", d.name(), f.first)
@@ -337,7 +338,7 @@ func firstWord(line string) string {
 }
 
 // varying matches the parts of an output that differ from run to run: times and rates.
-var varying = regexp.MustCompile(`[0-9.]+ ?(ns|µs|ms|s|GFLOP/s|GB/s|MB/s|runs/s)\b`)
+var varying = regexp.MustCompile(`[0-9.]+ ?(ns|µs|ms|s|GFLOP/s|GB/s|MB/s|runs/s|elements/s)\b`)
 
 func masked(lines []string) (list []string) {
 	for _, line := range lines {

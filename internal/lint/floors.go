@@ -192,6 +192,8 @@ var rooms = []Room{
 		May: []string{"weir", "tokenizer", "encoder", "importer/*"}},
 	{Floor: 11, Name: "nn", Purpose: "layers, the store of their parameters, and networks as ONNX",
 		May: []string{"weir", "array"}},
+	{Floor: 12, Name: "offline", Purpose: "a model on each of many elements, with results that survive restarts",
+		May: []string{"weir", "batch", "embed", "classify", "values", "tensor", "mem"}},
 	// Elements of data are copied as tensors have them, and checkpoints written as tables of safetensors files.
 	// mem opens a checkpoint's file, and replaces it.
 	{Floor: 12, Name: "train", Purpose: "training: the step as one program, optimisers, data, checkpoints",
@@ -208,7 +210,8 @@ var rooms = []Room{
 	{Floor: 13, Name: "examples/embeddings", Purpose: "an HTTP service that turns texts into vectors",
 		May: []string{"weir", "embed"}, Modules: []string{"net", "net/http", "syscall"}},
 	{Floor: 13, Name: "cmd/*", Purpose: "the commands", May: []string{"weir", "vulkan", "values", "conformance",
-		"embed", "classify", "files", "examples/digits/data", "memplan", "binpack", "manifest", "planpage"},
+		"embed", "classify", "batch", "offline", "files", "examples/digits/data", "memplan", "binpack", "manifest",
+		"planpage"},
 		Modules: []string{"github.com/spf13/cobra", "syscall"}},
 	{Floor: 13, Name: "cmd/libweir", Purpose: "a C library for Python and other languages: the one room with cgo",
 		May:     []string{"weir", "array", "dlpack", "importer/*", "planpage"},

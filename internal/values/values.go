@@ -547,3 +547,35 @@ func listed(inputs []weir.Info) string {
 	}
 	return strings.Join(list, ", ")
 }
+
+// Row reads a VALUE as rows of an input, whose first axis has the rows: an array of only the other axes is one row. An
+// input without such an axis takes an array of one row, too.
+func (r *Reader) Row(value string, info weir.Info) (*weir.Tensor, error) {
+	t, err := r.read(value, info)
+	if err == nil {
+		return r.RowOf(t, info)
+	}
+	return nil, diag.As(err, diag.ErrInput).AtTensor(info.Name)
+}
+
+// RowOf is Row for an array.
+func (r *Reader) RowOf(t *tensor.Tensor, info weir.Info) (*weir.Tensor, error) {
+	t, err := converted(t, info, nil)
+	if err != nil {
+		return nil, diag.As(err, diag.ErrInput).AtTensor(info.Name)
+	}
+	shape := t.Shape()
+	switch n := len(info.Shape); {
+	case len(shape) == n-1:
+		shape = append([]int64{1}, shape...)
+	case len(shape) == n+1 && shape[0] == 1:
+		shape = shape[1:]
+	}
+	if t, err = t.Reshape(shape...); err != nil {
+		return nil, err
+	}
+	if err := r.learn(shape, info); err != nil {
+		return nil, err
+	}
+	return ToWeir(t)
+}

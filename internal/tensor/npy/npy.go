@@ -94,10 +94,6 @@ func read(r io.Reader, size int64, take func(bytes int64) error) (*tensor.Tensor
 	if size >= 0 && h.bytes > size-length {
 		return nil, short(size-length, h)
 	}
-	if h.bytes > tensor.MaxBytes() {
-		return nil, &diag.Error{Kind: diag.ErrMemory,
-			Detail: fmt.Sprintf("an array of %d bytes is more than the %d that are read at once", h.bytes, tensor.MaxBytes())}
-	}
 	if size >= 0 {
 		if err := take(2 * h.memory()); err != nil {
 			return nil, err
@@ -108,25 +104,7 @@ func read(r io.Reader, size int64, take func(bytes int64) error) (*tensor.Tensor
 		}
 		defer held.Close()
 	}
-	data, err := readData(r, h, size >= 0)
-	if err != nil {
-		return nil, err
-	}
-	if h.dt == dtype.String {
-		list, err := h.decodeStrings(data)
-		if err != nil {
-			return nil, err
-		}
-		if h.fortran {
-			list = transpose(list, h.shape)
-		}
-		return tensor.OverStrings(h.shape, list)
-	}
-	h.fixBytes(data)
-	if h.fortran {
-		data = transposeBytes(data, h)
-	}
-	return tensor.Over(h.dt, h.shape, data)
+	return readArray(r, h, size >= 0)
 }
 
 // memory returns the bytes that the array takes: strings have headers.
