@@ -104,7 +104,10 @@ func (m *Model) tagging(o Tagging) (tokenizer.Options, error) {
 	case o.Aggregation == None:
 		return e, diag.Inputf("a text in chunks, without an aggregation")
 	}
-	cut := *e.Truncation
+	cut := tokenizer.Truncation{Max: m.MaxTokens()}
+	if e.Truncation != nil {
+		cut = *e.Truncation
+	}
 	cut.Stride = o.Stride
 	e.Truncation, e.Overflow = &cut, true
 	return e, nil

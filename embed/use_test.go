@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -370,3 +371,61 @@ func (l *limited) Take(_ context.Context, bytes int64) error {
 }
 
 func (l *limited) Give(bytes int64) { l.held.Add(-bytes) }
+
+// TestFarLimit: a number of tokens that only a file says costs nothing until a text has as many, and is in the
+// certificate; a budget says how many fit.
+func TestFarLimit(t *testing.T) {
+	load := func(limit string, o Options) (*Model, error) {
+		files := map[string]*string{"sentence_bert_config.json": nil}
+		config := `{"tokenizer_class": "T5Tokenizer", "model_max_length": ` + limit + `}`
+		files["tokenizer_config.json"] = &config
+		return LoadFS(t.Context(), over(t, "t5", files), ".", o)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	m, err := load("100000000", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Embed(t.Context(), []string{"a text"}); err != nil {
+		t.Error(err)
+	}
+	runtime.ReadMemStats(&after)
+	if taken := after.TotalAlloc - before.TotalAlloc; taken > 1<<30 {
+		t.Errorf("%d bytes of Go's heap", taken)
+	}
+	if n := m.MaxTokens(); n != 100_000_000 || m.Memory().Held() < 1<<50 {
+		t.Errorf("%d tokens, %s", n, m.Memory())
+	}
+	m.Close()
+	if _, err := load("1000000000", Options{}); !errors.Is(err, weir.ErrInput) ||
+		!strings.Contains(err.Error(), "set MaxTokens") {
+		t.Errorf("10⁹ tokens: %v", err)
+	}
+	const budget = 64 << 20
+	o := Options{Compile: weir.Options{Budget: budget}}
+	_, err = load("100000000", o)
+	var e *weir.Error
+	if !errors.Is(err, weir.ErrBudget) || !errors.As(err, &e) {
+		t.Fatal(err)
+	}
+	if _, err := fmt.Sscanf(e.Fix, "texts of at most %d tokens fit", &o.MaxTokens); err != nil {
+		t.Fatal(e.Fix)
+	}
+	if m, err = load("100000000", o); err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	if held := m.Memory().Held(); held > budget {
+		t.Errorf("%d bytes of a budget of %d", held, budget)
+	}
+	text := strings.Repeat("a text ", o.MaxTokens)
+	if _, err := m.Embed(t.Context(), []string{text}); err != nil {
+		t.Error(err)
+	}
+	o.MaxTokens++
+	if m, err := load("100000000", o); !errors.Is(err, weir.ErrBudget) {
+		t.Errorf("a token more fits too: %v", err)
+		m.Close()
+	}
+}

@@ -183,6 +183,16 @@ func (l *layout) groups(n int, tokens func(i int) int) (ends []int) {
 	return ends
 }
 
+// arguments returns the most bytes of the arguments of a run with texts of at most so many tokens.
+func (l *layout) arguments(maxTokens int) int64 {
+	slots := int64(max(l.together, maxTokens))
+	if l.rows > 0 || l.columns > 0 {
+		rows, columns := l.shape(l.together/maxTokens+1, maxTokens)
+		slots = max(slots, int64(rows)*int64(columns))
+	}
+	return 3 * 8 * slots // see the type arguments
+}
+
 // largest returns the most bytes of a call of any run that most allows without a limit of bytes.
 func (l *layout) largest(maxTokens int) int64 {
 	bytes := l.call(1, maxTokens)

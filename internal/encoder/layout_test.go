@@ -1,6 +1,7 @@
 package encoder
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -54,6 +55,24 @@ func TestGroups(t *testing.T) {
 		}
 		if got, want := costOf(tokens, ends), cheapest(tokens); got != want {
 			t.Errorf("%v: groups that end at %v cost %d; others %d", tokens, ends, got, want)
+		}
+	}
+}
+
+// TestHeld: certificates of more bytes than 64 bits count are the largest number, not a negative one.
+func TestHeld(t *testing.T) {
+	for _, c := range []struct {
+		Memory
+		want int64
+	}{
+		{Memory{Weights: 1, Files: 2, Calls: 3, Call: 4, Arguments: 5}, 30},
+		{Memory{Calls: 1, Call: math.MaxInt64, Arguments: 1}, math.MaxInt64},
+		{Memory{Calls: 3, Call: 1 << 62}, math.MaxInt64},
+		{Memory{Weights: 1 << 62, Calls: 1, Call: 1 << 62}, math.MaxInt64},
+		{Memory{Weights: 1<<62 - 1, Files: 1 << 61, Calls: 2, Call: 1 << 60}, 1<<62 - 1 + 1<<61 + 1<<61},
+	} {
+		if got := c.Held(); got != c.want {
+			t.Errorf("%+v: %d, not %d", c.Memory, got, c.want)
 		}
 	}
 }

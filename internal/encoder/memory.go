@@ -22,8 +22,22 @@ type Memory struct {
 	Program *weir.Memory `json:"-"`
 }
 
-// Held returns the most bytes that the loaded model takes, without the tokenizer.
-func (m Memory) Held() int64 { return m.Weights + m.Files + int64(m.Calls)*(m.Call+m.Arguments) }
+// Held returns the most bytes that the loaded model takes, without the tokenizer; the largest number if they are more.
+func (m Memory) Held() int64 {
+	one := added(m.Call, m.Arguments)
+	if one > math.MaxInt64/int64(m.Calls) {
+		return math.MaxInt64
+	}
+	return added(added(m.Weights, m.Files), int64(m.Calls)*one)
+}
+
+// added returns the sum of two numbers that are not negative, at most the largest number.
+func added(x, y int64) int64 {
+	if x > math.MaxInt64-y {
+		return math.MaxInt64
+	}
+	return x + y
+}
 
 // String returns the terms on one line.
 func (m Memory) String() string {
@@ -47,14 +61,12 @@ func (m *Model) prepare() (err error) {
 	if err != nil {
 		return err
 	}
-	most := m.MaxTokens
-	slots := int64(max(l.together, most))
-	if l.rows > 0 || l.columns > 0 {
-		rows, columns := l.shape(l.together/most+1, most)
-		slots = max(slots, int64(rows)*int64(columns))
+	if l.call(1, m.MaxTokens) == math.MaxInt64 {
+		return diag.Inputf("a run with a text of %d tokens takes more bytes than 64 bits count", m.MaxTokens).
+			WithFix("set MaxTokens")
 	}
 	m.memory = Memory{Weights: asked.Weights + asked.Code, Files: asked.Files, Calls: max(1, m.options.Compile.Calls),
-		Call: l.largest(most), Arguments: 8 * 3 * slots, Program: l.memory}
+		Call: l.largest(m.MaxTokens), Arguments: l.arguments(m.MaxTokens), Program: l.memory}
 	l.bytes = m.memory.Call
 	m.queue.of, m.queue.idle = m, sync.NewCond(&m.queue.mu)
 	return m.within(m.options.Compile.Budget)
@@ -65,26 +77,32 @@ func (m *Model) within(budget int64) error {
 	if budget == 0 || m.memory.Held() <= budget {
 		return nil
 	}
-	l, c := &m.layout, m.memory
-	c.Call = 0
-	l.bytes = (budget - c.Held()) / int64(c.Calls)
 	most := m.MaxTokens
-	if l.call(1, most) > l.bytes {
+	if one := m.withOne(most).Held(); one > budget {
 		fits := 0
 		for step := most; step > 0; step /= 2 {
-			for fits+step <= most && l.call(1, fits+step) <= l.bytes {
+			for fits+step <= most && m.withOne(fits+step).Held() <= budget {
 				fits += step
 			}
 		}
 		hint := fmt.Sprintf("texts of at most %d tokens fit (MaxTokens)", fits)
-		if c.Call = l.call(1, most); fits == 0 {
-			hint = fmt.Sprintf("it takes %d bytes with one text of %d tokens", c.Held(), most)
+		if fits == 0 {
+			hint = fmt.Sprintf("it takes %d bytes with one text of %d tokens", one, most)
 		}
-		return diag.New(diag.ErrBudget, "%d bytes with one text of %d tokens, of a budget of %d", c.Held(), most, budget).
+		return diag.New(diag.ErrBudget, "%d bytes with one text of %d tokens, of a budget of %d", one, most, budget).
 			WithFix("%s", hint)
 	}
-	m.memory.Call = l.bytes
+	m.memory.Call = 0
+	m.memory.Call = (budget - m.memory.Held()) / int64(m.memory.Calls)
+	m.layout.bytes = m.memory.Call
 	return nil
+}
+
+// withOne returns the certificate of runs with one text of at most so many tokens.
+func (m *Model) withOne(tokens int) Memory {
+	c := m.memory
+	c.Call, c.Arguments = m.layout.call(1, tokens), m.layout.arguments(tokens)
+	return c
 }
 
 // freeTokens is the number of tokens to which texts are truncated if neither the model nor the folder has a limit.
@@ -112,10 +130,4 @@ func (m *Model) limitTokens() error {
 	}
 	m.MaxTokens = int(min(int64(m.MaxTokens), limit))
 	return nil
-}
-
-// arguments returns memory for the arguments of a worker's runs.
-func (m *Model) arguments() *arguments {
-	n := m.memory.Arguments / 8 / 3
-	return &arguments{make([]int64, n), make([]int64, n), make([]int64, n)}
 }

@@ -118,7 +118,7 @@ func (q *queue) drop(r *request) {
 
 // work runs groups of jobs until none is left.
 func (q *queue) work() {
-	a := q.of.arguments()
+	a := &arguments{}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	defer func() {
@@ -264,8 +264,12 @@ type arguments struct{ ids, mask, types []int64 }
 
 // fill writes a group's ids, mask and types, padded to columns.
 func (a *arguments) fill(group []job, rows, columns int) {
-	for _, data := range [][]int64{a.ids, a.mask, a.types} {
-		clear(data[:rows*columns])
+	for _, data := range []*[]int64{&a.ids, &a.mask, &a.types} {
+		if n := rows * columns; n > len(*data) {
+			*data = make([]int64, max(n, mostTogether))
+		} else {
+			clear((*data)[:n])
+		}
 	}
 	for i, j := range group {
 		at := i * columns
