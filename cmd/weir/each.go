@@ -21,6 +21,9 @@ import (
 	"github.com/weirml/weir/internal/values"
 )
 
+// resultsOfPart is the number of elements whose results are in one file by default.
+const resultsOfPart = 1024
+
 // eachFlags are the flags of run with --each.
 type eachFlags struct {
 	inputs string
@@ -39,7 +42,7 @@ func (f *eachFlags) register(cmd *cobra.Command) {
 			".npy or .npz file")
 	flags.Var(from(&f.rows, 0, 0), "rows",
 		"with --each: the most rows that a run joins (default 32, or as many as --budget allows)")
-	flags.Var(from(&f.part, 1, 1024), "part", "with --each: the elements whose results are in one file")
+	flags.Var(from(&f.part, 1, resultsOfPart), "part", "with --each: the elements whose results are in one file")
 	flags.StringVar(&f.format, "format", "", "with --each: jsonl or npz (default jsonl for lines, else npz)")
 	flags.StringVar(&f.shard, "shard", "0/1",
 		"with --each: INDEX/COUNT, such as 3/16: compute the parts of one of so many jobs, counted from 0")
@@ -287,7 +290,8 @@ func (w *eachWorker) tell(c *cli, report offline.Report, took time.Duration, job
 	perSecond := float64(computed) / max(took.Seconds(), 1e-9)
 	if c.json {
 		all := map[string]any{"elements": report.Elements, "failed": report.Failed, "parts_kept": report.Kept,
-			"parts_written": report.Written, "seconds": took.Seconds(), "per_second": perSecond, "rows": w.rows,
+			"parts_kept_with_errors": report.Faulty,
+			"parts_written":          report.Written, "seconds": took.Seconds(), "per_second": perSecond, "rows": w.rows,
 			"certificate_bytes": nil, "joined": w.joins == ""}
 		if w.certificate >= 0 {
 			all["certificate_bytes"] = w.certificate
@@ -309,10 +313,15 @@ func (w *eachWorker) tell(c *cli, report offline.Report, took time.Duration, job
 			stdout.Printf("memory  %s of the model and its runs\n", values.FormatBytes(w.certificate))
 		}
 	}
-	if report.Failed == 0 {
+	if report.Failed+report.Faulty == 0 {
 		return nil
 	}
-	fmt.Fprintf(os.Stderr, "weir: %d elements failed, the first: %v\n", report.Failed, report.First)
+	if report.Faulty > 0 {
+		fmt.Fprintf(os.Stderr, "weir: %d parts that were there have elements that failed\n", report.Faulty)
+	}
+	if report.Failed > 0 {
+		fmt.Fprintf(os.Stderr, "weir: %d elements failed, the first: %v\n", report.Failed, report.First)
+	}
 	fmt.Fprintf(os.Stderr, "weir: they are in %s\n", filepath.Join(job.Output, "part-*.errors.jsonl"))
 	return errFailed
 }

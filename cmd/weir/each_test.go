@@ -11,9 +11,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"go.yaml.in/yaml/v3"
 
 	"github.com/weirml/weir/internal/tensor"
 	"github.com/weirml/weir/internal/tensor/npy"
@@ -186,5 +189,62 @@ func TestEach(t *testing.T) {
 	if err := json.Unmarshal([]byte(peak.out), &report); err != nil || report.Certificate > 200<<10 || report.Rows > 16 ||
 		report.Rows < 1 {
 		t.Errorf("%+v, %v", peak, err)
+	}
+}
+
+// TestJob: the manifest of a Job has the memory of a run of so many rows, and arguments that weir run takes.
+func TestJob(t *testing.T) {
+	r := weirRun(t, "plan", digits, "--dim", "batch=1..16", "--calls", "2", "--kubernetes=job", "--shards", "4", "--each",
+		"in.npy", "--json")
+	var out plannedManifest
+	if err := json.Unmarshal([]byte(r.out), &out); err != nil || r.code != 0 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	var job struct {
+		Spec struct {
+			Template struct {
+				Spec struct {
+					Containers []struct {
+						Args      []string
+						Resources struct{ Limits map[string]string }
+					}
+				}
+			}
+		}
+	}
+	if err := yaml.Unmarshal([]byte(out.Manifest), &job); err != nil {
+		t.Fatal(err)
+	}
+	c := job.Spec.Template.Spec.Containers[0]
+	if bytes, err := strconv.ParseInt(c.Resources.Limits["memory"], 10, 64); err != nil || bytes < out.Memory ||
+		bytes >= out.Memory+4096 {
+		t.Errorf("%q of %d bytes, %v", c.Resources.Limits, out.Memory, err)
+	}
+	var limit struct {
+		Limit int64 `json:"limit_bytes"`
+	}
+	p := weirRun(t, "plan", digits, "--dim", "batch=1..16", "--calls", "2", "--threads", "2", "--json")
+	if err := json.Unmarshal([]byte(p.out), &limit); err != nil || out.Terms[0].Bytes != limit.Limit {
+		t.Errorf("the certificate's limit is %d, not %d, %v", out.Terms[0].Bytes, limit.Limit, err)
+	}
+	folder := t.TempDir()
+	pictures(t, filepath.Join(folder, "in.npy"), 100)
+	replace := strings.NewReplacer("/mnt/models", filepath.Dir(digits), "/mnt/data", folder, "$(JOB_COMPLETION_INDEX)", "0")
+	for i, a := range c.Args {
+		c.Args[i] = replace.Replace(a)
+	}
+	if r := weirRun(t, c.Args...); r.code != 0 || !strings.HasPrefix(r.out, "100 elements in ") {
+		t.Errorf("%q: %+v", c.Args, r)
+	}
+	for _, c := range []struct{ want, args string }{
+		{"no bound", "--kubernetes=job"},
+		{"--shards and --each are for", "--kubernetes --shards 2 --dim batch=1"},
+		{"pvc://CLAIM", "--kubernetes=job --dim batch=1 --storage s3://a"},
+		{"seldon and job", "--kubernetes=helm"},
+	} {
+		if r := weirRun(t, append([]string{"plan", digits}, strings.Fields(c.args)...)...); r.code == 0 ||
+			!strings.Contains(r.err, c.want) {
+			t.Errorf("%s: %+v", c.args, r)
+		}
 	}
 }

@@ -23,11 +23,14 @@ func (m *manifestFlags) register(cmd *cobra.Command, what string) {
 	cmd.Flags().StringVar(&m.storage, "storage", "pvc://models",
 		what+", the URI of the models: pvc://CLAIM or pvc://CLAIM/FOLDER for a Deployment, any that KServe or Seldon reads "+
 			"for these")
-	cmd.Flags().StringVar(&m.image, "image", "weir-serve", what+", the container's image")
+	cmd.Flags().StringVar(&m.image, "image", "", what+", the container's image (default weir-serve, or weir for a job)")
 }
 
 // formFlag is the value of a flag with a form of manifests.
-type formFlag struct{ to *manifest.Form }
+type formFlag struct {
+	to   *manifest.Form
+	jobs bool // the form of a job is one of them
+}
 
 // String returns the form.
 func (f formFlag) String() string {
@@ -42,7 +45,14 @@ func (f formFlag) Type() string { return "form" }
 
 // Set parses the form.
 func (f formFlag) Set(text string) error {
+	if manifest.Form(text) == manifest.OfJob && f.jobs {
+		*f.to = manifest.OfJob
+		return nil
+	}
 	if !slices.Contains(manifest.Forms, manifest.Form(text)) {
+		if f.jobs {
+			return fmt.Errorf("the forms are deployment, kserve, seldon and job")
+		}
 		return fmt.Errorf("the forms are deployment, kserve and seldon")
 	}
 	*f.to = manifest.Form(text)
@@ -62,7 +72,13 @@ func (f *planFlags) kubernetes(ctx context.Context, path string) error {
 	if isTable(path) || f.html != "" || f.diff != "" || f.actual {
 		return usageError{errors.New("--kubernetes is of a model, without --html, --diff and --actual")}
 	}
-	o := manifest.Options{Form: f.form, Image: f.image, Storage: f.storage}
+	if f.form == manifest.OfJob {
+		return f.job(ctx, path)
+	}
+	if f.shards > 1 || f.each != "" {
+		return usageError{errors.New("--shards and --each are for --kubernetes=job")}
+	}
+	o := manifest.Options{Form: f.form, Image: first(f.image, "weir-serve"), Storage: f.storage}
 	if err := o.Check(); err != nil {
 		return usageError{err}
 	}

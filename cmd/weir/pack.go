@@ -63,7 +63,7 @@ others are placed.
 	flags.StringArrayVar(&f.replicas, "replicas", nil, "MODEL=N places a model on N different nodes (repeatable)")
 	flags.StringVar(&f.manifests, "manifests", "",
 		"write a manifest for each node into this folder, which is new or empty")
-	flags.Var(formFlag{&f.form}, "form", "for --manifests: deployment, kserve or seldon")
+	flags.Var(formFlag{to: &f.form}, "form", "for --manifests: deployment, kserve or seldon")
 	f.manifestFlags.register(cmd, "for --manifests")
 	return cmd
 }
@@ -430,7 +430,7 @@ func (f *packFlags) writable() error {
 
 // written are the options of the manifests.
 func (f *packFlags) written() manifest.Options {
-	return manifest.Options{Form: f.form, Image: f.image, Storage: f.storage}
+	return manifest.Options{Form: f.form, Image: first(f.image, "weir-serve"), Storage: f.storage}
 }
 
 // write writes a manifest for each node.

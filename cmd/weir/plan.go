@@ -29,6 +29,8 @@ type planFlags struct {
 	html   string
 	diff   string
 	actual bool
+	shards int
+	each   string
 }
 
 // planCommand makes the command plan.
@@ -45,7 +47,8 @@ in the steps from lower to upper-1. A column alignment may follow. The plan is t
 the peak or at any other step. Free dimensions are drawn at their upper bounds, or at 1. --diff compares two models, as text or on the page; if only one of them has
 a dimension, --dim binds it in that one. --actual runs the model once, on --input or on random values, and compares the memory that its kernels receive with the plan.
 
---kubernetes prints a manifest instead, whose requests and limits of memory are those of weir-serve with this model and --calls requests at a time.`,
+--kubernetes prints a manifest instead, whose requests and limits of memory are those of weir-serve with this model and --calls requests at a time. Of
+--kubernetes=job they are those of weir run --each, in each of --shards pods.`,
 		Example: `  weir plan digits.onnx
   weir plan digits.onnx --dim batch=64 --calls 4
   weir plan digits.onnx --json
@@ -69,9 +72,13 @@ a dimension, --dim binds it in that one. --actual runs the model once, on --inpu
 	flags.StringVar(&f.html, "html", "", "also draw the plan, addresses by steps, as a page in this file")
 	flags.StringVar(&f.diff, "diff", "", "compare with the plan of this model")
 	flags.BoolVar(&f.actual, "actual", false, "run once, and compare the memory that kernels receive with the plan")
-	flags.Var(formFlag{&f.form}, "kubernetes", "print a manifest for weir-serve: deployment, kserve or seldon")
+	flags.Var(formFlag{&f.form, true}, "kubernetes",
+		"print a manifest for weir-serve: deployment, kserve or seldon; or an indexed job of weir run --each")
 	flags.Lookup("kubernetes").NoOptDefVal = string(manifest.Deployment)
 	f.manifestFlags.register(cmd, "for --kubernetes")
+	flags.Var(from(&f.shards, 1, 1), "shards", "for --kubernetes=job, the number of pods that divide the work")
+	flags.StringVar(&f.each, "each", "",
+		"for --kubernetes=job, the inputs of weir run --each below the root of the claim data (default inputs)")
 	return cmd
 }
 

@@ -26,8 +26,11 @@ const (
 	Seldon     Form = "seldon"
 )
 
-// Forms are all forms.
+// Forms are all forms of servers.
 var Forms = []Form{Deployment, KServe, Seldon}
+
+// OfJob is the form that WriteJob writes.
+const OfJob Form = "job"
 
 // Server is a process of weir-serve, in a container of its own.
 type Server struct {
@@ -92,20 +95,27 @@ func Write(servers []Server, o Options) ([]File, error) {
 			documents = w.seldon(s, name)
 		}
 		documents[0].HeadComment = strings.Join(s.Notes, "\n")
-		var text bytes.Buffer
-		e := yaml.NewEncoder(&text)
-		e.SetIndent(2)
-		for _, d := range documents {
-			if err := e.Encode(d); err != nil {
-				return nil, err
-			}
-		}
-		if err := e.Close(); err != nil {
+		text, err := encoded(documents)
+		if err != nil {
 			return nil, err
 		}
-		files = append(files, File{name + ".yaml", text.Bytes()})
+		files = append(files, File{name + ".yaml", text})
 	}
 	return files, nil
+}
+
+// encoded returns documents as text.
+func encoded(documents []*yaml.Node) ([]byte, error) {
+	var text bytes.Buffer
+	e := yaml.NewEncoder(&text)
+	e.SetIndent(2)
+	for _, d := range documents {
+		if err := e.Encode(d); err != nil {
+			return nil, err
+		}
+	}
+	err := e.Close()
+	return text.Bytes(), err
 }
 
 // writer writes manifests.
@@ -208,11 +218,11 @@ func explained(terms []Term) string {
 }
 
 // resources are the requests and limits of a container: equal, so that no other container gets its memory.
-func (s *Server) resources() *yaml.Node {
+func resources(terms []Term, threads int) *yaml.Node {
 	of := func(note string) *yaml.Node {
-		return object("cpu", quoted(strconv.Itoa(s.Threads)), noted("memory", note), bytesOf(s.Terms))
+		return object("cpu", quoted(strconv.Itoa(threads)), noted("memory", note), bytesOf(terms))
 	}
-	return object("requests", of(""), "limits", of(explained(s.Terms)))
+	return object("requests", of(""), "limits", of(explained(terms)))
 }
 
 // args are the server's flags.
@@ -229,7 +239,7 @@ func (s *Server) args(folder string, more ...string) *yaml.Node {
 	}
 	list := &yaml.Node{Kind: yaml.SequenceNode}
 	for _, a := range args {
-		list.Content = append(list.Content, value(quoted(strings.ReplaceAll(a, "$", "$$")))) // $(NAME) would be a variable
+		list.Content = append(list.Content, value(escaped(a)))
 	}
 	return list
 }
@@ -249,7 +259,7 @@ func secured() *yaml.Node {
 func (w *writer) container(s *Server, name, folder string, port int, grpc string, more ...any) *yaml.Node {
 	pairs := []any{"name", name, "image", quoted(w.o.Image), "args",
 		s.args(folder, fmt.Sprintf("--listen=:%d", port), "--grpc="+grpc, "--cache=/tmp/weir-serve"),
-		"resources", s.resources(),
+		"resources", resources(s.Terms, s.Threads),
 		"startupProbe", probe("/v2/health/live", port, 1, 120),
 		"livenessProbe", probe("/v2/health/live", port, 10, 3),
 		"readinessProbe", probe("/v2/health/ready", port, 2, 3),
@@ -325,7 +335,7 @@ func (w *writer) seldon(s *Server, name string) []*yaml.Node {
 					"value", quoted("0")))),
 				object("name", "triton", "image", quoted(w.o.Image), "command", list("/weir-serve"),
 					"args", alone.args("/mnt/agent/models", "--mode=explicit", "--listen=:9000", "--grpc=:9500", "--cache="),
-					"resources", alone.resources())))))}
+					"resources", resources(alone.Terms, alone.Threads))))))}
 	for _, m := range s.Models {
 		uri := w.o.Storage
 		if m.Path != "" {

@@ -83,6 +83,59 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// job returns the manifest of a job.
+func job(t *testing.T, name string, shards int) File {
+	t.Helper()
+	f, err := WriteJob(Job{Name: name, Model: name + ".onnx", Inputs: "inputs", Flags: []string{"--rows=8", "--dim=n=$(HOME)"}, Heap: 48 << 20,
+		Threads: 2, Shards: shards, Notes: []string{"for tests"},
+		Terms: []Term{{50<<20 + 1, "the certificate"}, {48 << 20, "Go's heap"}}},
+		Options{Image: "weir:1", Storage: "pvc://models/prod"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// TestJob compares a job with testdata, and refuses what a Job cannot have. Hostile names are read back unchanged.
+func TestJob(t *testing.T) {
+	f := job(t, "digits", 16)
+	path := filepath.Join("testdata", "job-"+f.Name)
+	if *rewrite {
+		if err := os.WriteFile(path, f.Text, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want, err := os.ReadFile(path); err != nil || !bytes.Equal(want, f.Text) {
+		t.Errorf("%s differs (%v):\n%s", path, err, f.Text)
+	}
+	for _, name := range hostile {
+		all := documents(t, job(t, name, 3).Text)
+		if object, _ := get(t, all[0], "metadata", "name").(string); len(all) != 1 || !dns.MatchString(object) {
+			t.Errorf("%q: %d documents, the name %q", name, len(all), object)
+		}
+		args := get(t, all[0], "spec", "template", "spec", "containers", 0, "args").([]any)
+		if got := expanded(args[1].(string)); got != "/mnt/models/"+name+".onnx" {
+			t.Errorf("%q became %q", name, got)
+		}
+		if shard := args[7].(string); shard != "$(JOB_COMPLETION_INDEX)/3" || expanded(args[9].(string)) != "--dim=n=$(HOME)" {
+			t.Errorf("the arguments are %q", args)
+		}
+	}
+	for _, c := range []struct {
+		j    Job
+		o    Options
+		want string
+	}{
+		{Job{Shards: 1}, Options{Storage: "s3://a"}, "pvc://CLAIM"},
+		{Job{}, Options{Storage: "pvc://a"}, "0 pods"},
+		{Job{Shards: 1, Model: "\xff"}, Options{Storage: "pvc://a"}, "UTF-8"},
+	} {
+		if _, err := WriteJob(c.j, c.o); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v, not %q", c.j, err, c.want)
+		}
+	}
+}
+
 // get returns a value below a mapping.
 func get(t *testing.T, v any, path ...any) any {
 	t.Helper()

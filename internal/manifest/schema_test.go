@@ -137,6 +137,14 @@ func TestSchemas(t *testing.T) {
 			}
 		}
 	}
+	for _, f := range []File{job(t, "digits", 16), job(t, hostile[30], 1)} {
+		for _, d := range documents(t, f.Text) {
+			kinds["Job"]++
+			for _, fault := range s.faults("Job", "Job", d) {
+				t.Errorf("%s: %s", f.Name, fault)
+			}
+		}
+	}
 	for kind := range s.versions {
 		if kinds[kind] == 0 {
 			t.Errorf("no manifest of kind %s was checked", kind)

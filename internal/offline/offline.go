@@ -36,6 +36,7 @@ type Report struct {
 	Elements int64 `json:"elements"` // that were computed, those that failed included
 	Failed   int64 `json:"failed"`
 	Kept     int64 `json:"parts_kept"` // parts that were there
+	Faulty   int64 `json:"parts_kept_with_errors"`
 	Written  int64 `json:"parts_written"`
 	First    error `json:"-"` // the error of the first element that failed
 }
@@ -60,6 +61,9 @@ func (j *Job) Run(ctx context.Context) (report Report, err error) {
 			done = err == nil || !errors.Is(err, fs.ErrNotExist)
 			if there[number] = done; done {
 				report.Kept++
+				if _, err := os.Stat(j.errors(number)); err == nil {
+					report.Faulty++
+				}
 			}
 		}
 		return !done

@@ -101,10 +101,15 @@ func (j *Job) name(number int64) string {
 	return filepath.Join(j.Output, fmt.Sprintf("part-%06d.%s", number, j.Format))
 }
 
+// errors returns the name of the file with the errors of a part.
+func (j *Job) errors(number int64) string {
+	return filepath.Join(j.Output, fmt.Sprintf("part-%06d.errors.jsonl", number))
+}
+
 // write writes a part. Its errors are written first: a part that is there is complete.
 func (j *Job) write(p *part) error {
 	name := j.name(p.number)
-	errs := filepath.Join(j.Output, fmt.Sprintf("part-%06d.errors.jsonl", p.number))
+	errs := j.errors(p.number)
 	if len(p.failed) > 0 {
 		err := replace(errs, func(w io.Writer) error {
 			to := json.NewEncoder(w)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"runtime"
 
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/batch"
@@ -48,9 +49,15 @@ func (w *Tensors) Width() int {
 	return 2 * w.Calls
 }
 
+// reading has an entry for each element whose values are being read: a picture may take much more memory than what is
+// read of it.
+var reading = make(chan struct{}, runtime.GOMAXPROCS(0))
+
 // Run runs the program.
 func (w *Tensors) Run(ctx context.Context, e Element) (out []values.Value, err error) {
+	reading <- struct{}{}
 	in, err := e.inputs(w.Program.Inputs())
+	<-reading
 	if err != nil {
 		return nil, err
 	}
