@@ -21,8 +21,8 @@ type Job struct {
 	Notes   []string
 }
 
-// The exit codes of weir run that another try does not change: an element failed, a flag is wrong, or a model is not
-// supported.
+// settled are the exit codes of weir run that another try does not change: an element failed, a flag is wrong, or a
+// model is not supported.
 var settled = []any{1, 2, 3}
 
 // WriteJob returns the manifest of an indexed Job. The models' claim is Options.Storage; inputs and results are in the
@@ -32,7 +32,8 @@ func WriteJob(j Job, o Options) (File, error) {
 	claimed, folder, ok := claim(o.Storage)
 	switch {
 	case !ok:
-		return File{}, fmt.Errorf("a Job mounts a volume: its storage is pvc://CLAIM or pvc://CLAIM/FOLDER, not %q", o.Storage)
+		return File{}, fmt.Errorf("a Job mounts a volume: its storage is pvc://CLAIM or pvc://CLAIM/FOLDER, not %q",
+			o.Storage)
 	case j.Shards < 1:
 		return File{}, fmt.Errorf("a Job of %d pods", j.Shards)
 	case !utf8.ValidString(o.Storage) || !utf8.ValidString(o.Image) || !utf8.ValidString(j.Name) ||
@@ -44,8 +45,8 @@ func WriteJob(j Job, o Options) (File, error) {
 	if folder != "" {
 		models = append(models, "subPath", quoted(folder))
 	}
-	args := list("run", escaped("/mnt/models/"+j.Model), "--each", escaped("/mnt/data/"+j.Inputs), "--output", "/mnt/data/results",
-		"--shard", fmt.Sprintf("$(JOB_COMPLETION_INDEX)/%d", j.Shards))
+	args := list("run", escaped("/mnt/models/"+j.Model), "--each", escaped("/mnt/data/"+j.Inputs),
+		"--output", "/mnt/data/results", "--shard", fmt.Sprintf("$(JOB_COMPLETION_INDEX)/%d", j.Shards))
 	for _, f := range append(j.Flags, fmt.Sprintf("--threads=%d", j.Threads)) {
 		args.Content = append(args.Content, value(escaped(f)))
 	}
@@ -64,7 +65,8 @@ func WriteJob(j Job, o Options) (File, error) {
 			object("name", "models", "persistentVolumeClaim", object("claimName", quoted(claimed), "readOnly", true)),
 			object("name", "data", "persistentVolumeClaim", object("claimName", "data")),
 			object("name", "tmp", "emptyDir", object())))
-	document := object("apiVersion", "batch/v1", "kind", "Job", "metadata", object("name", quoted(name), "labels", labels()),
+	document := object("apiVersion", "batch/v1", "kind", "Job",
+		"metadata", object("name", quoted(name), "labels", labels()),
 		"spec", object("completionMode", "Indexed", "completions", j.Shards, "parallelism", j.Shards,
 			noted("backoffLimitPerIndex", "a pod that was killed goes on with the parts that are not there"), 6,
 			"podFailurePolicy", object("rules", list(

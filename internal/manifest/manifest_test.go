@@ -86,8 +86,8 @@ func TestGolden(t *testing.T) {
 // job returns the manifest of a job.
 func job(t *testing.T, name string, shards int) File {
 	t.Helper()
-	f, err := WriteJob(Job{Name: name, Model: name + ".onnx", Inputs: "inputs", Flags: []string{"--rows=8", "--dim=n=$(HOME)"}, Heap: 48 << 20,
-		Threads: 2, Shards: shards, Notes: []string{"for tests"},
+	f, err := WriteJob(Job{Name: name, Model: name + ".onnx", Inputs: "inputs",
+		Flags: []string{"--rows=8", "--dim=n=$(HOME)"}, Heap: 48 << 20, Threads: 2, Shards: shards, Notes: []string{"for tests"},
 		Terms: []Term{{50<<20 + 1, "the certificate"}, {48 << 20, "Go's heap"}}},
 		Options{Image: "weir:1", Storage: "pvc://models/prod"})
 	if err != nil {
@@ -117,7 +117,7 @@ func TestJob(t *testing.T) {
 		if got := expanded(args[1].(string)); got != "/mnt/models/"+name+".onnx" {
 			t.Errorf("%q became %q", name, got)
 		}
-		if shard := args[7].(string); shard != "$(JOB_COMPLETION_INDEX)/3" || expanded(args[9].(string)) != "--dim=n=$(HOME)" {
+		if args[7] != "$(JOB_COMPLETION_INDEX)/3" || expanded(args[9].(string)) != "--dim=n=$(HOME)" {
 			t.Errorf("the arguments are %q", args)
 		}
 	}
