@@ -203,7 +203,8 @@ func TestJob(t *testing.T) {
 	for line := range strings.Lines(list) {
 		args = append(args, strings.TrimPrefix(strings.TrimSpace(line), "- "))
 	}
-	if want := fmt.Sprintf("              memory: \"%d\"\n", (out.Memory+4095)&^4095); strings.Count(out.Manifest, want) != 2 {
+	want := fmt.Sprintf("              memory: \"%d\"\n", (out.Memory+4095)&^4095)
+	if strings.Count(out.Manifest, want) != 2 {
 		t.Errorf("%q is not twice in %s", want, out.Manifest)
 	}
 	var limit struct {

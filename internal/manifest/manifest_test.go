@@ -87,8 +87,8 @@ func TestGolden(t *testing.T) {
 func job(t *testing.T, name string, shards int) File {
 	t.Helper()
 	f, err := WriteJob(Job{Name: name, Model: name + ".onnx", Inputs: "inputs",
-		Flags: []string{"--rows=8", "--dim=n=$(HOME)"}, Heap: 48 << 20, Threads: 2, Shards: shards, Notes: []string{"for tests"},
-		Terms: []Term{{50<<20 + 1, "the certificate"}, {48 << 20, "Go's heap"}}},
+		Flags: []string{"--rows=8", "--dim=n=$(HOME)"}, Heap: 48 << 20, Threads: 2, Shards: shards,
+		Notes: []string{"for tests"}, Terms: []Term{{50<<20 + 1, "the certificate"}, {48 << 20, "Go's heap"}}},
 		Options{Image: "weir:1", Storage: "pvc://models/prod"})
 	if err != nil {
 		t.Fatal(err)
