@@ -410,9 +410,14 @@ func TestHostile(t *testing.T) {
 		t.Fatal(err)
 	}
 	promise := bytes.Replace(long.Bytes(), []byte("(2, 3), "), []byte("(2,3<<40"), 1)
+	var none bytes.Buffer
+	if err := npy.Write(&none, tensor.Must(tensor.New(weir.U8, 1<<40, 0))); err != nil {
+		t.Fatal(err)
+	}
 	huge := bytes.Replace(long.Bytes(), []byte("(2, 3), }          "), []byte("(2, 99999999999), }"), 1)
 	for what, data := range map[string][]byte{"cut.npz": whole[:len(whole)/2], "text.npz": []byte("text"),
-		"empty.npy": nil, "cut.npy": long.Bytes()[:long.Len()-1], "odd.npy": promise, "huge.npy": huge} {
+		"empty.npy": nil, "cut.npy": long.Bytes()[:long.Len()-1], "odd.npy": promise, "huge.npy": huge,
+		"none.npy": none.Bytes()} {
 		s, err := Open(write(t, filepath.Join(folder, what), data))
 		if err == nil {
 			for _, e := range s.Elements(func(int64) bool { return true }) {
@@ -523,5 +528,33 @@ func TestTexts(t *testing.T) {
 				t.Fatalf("element %d of the vectors differs by %g", i, d)
 			}
 		}
+	}
+}
+
+// TestNames: a file is read whatever its name is, also if the name reads as another kind of value.
+func TestNames(t *testing.T) {
+	t.Chdir(t.TempDir())
+	w := tensors(t, true)
+	for _, name := range []string{"zeros", "[1].npz", "a?scale=1.npz", "-.npz", "random:1..2.npz", "ü \n.npz"} {
+		file := filepath.Join("in", name)
+		write(t, file, archive(t, 1, false, never))
+	}
+	var list []string
+	for _, inputs := range []string{"in", "in/*"} {
+		out := t.TempDir()
+		j := job(t, inputs, w, out)
+		report, err := j.Run(t.Context())
+		if err != nil || report.Elements != 6 || report.Failed != 1 { // a file without an extension has no format
+			t.Errorf("%s: %+v, %v", inputs, report, err)
+		}
+		list = append(list, fmt.Sprint(report.First))
+	}
+	if !strings.Contains(list[0], "no extension") || list[0] != list[1] {
+		t.Errorf("%q", list)
+	}
+	t.Chdir("in")
+	if _, err := job(t, "zeros", w, t.TempDir()).Run(t.Context()); err == nil || !strings.Contains(err.Error(),
+		"no extension") {
+		t.Errorf("a file with the name zeros: %v", err)
 	}
 }

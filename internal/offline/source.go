@@ -27,7 +27,8 @@ type Element struct {
 	Index int64
 	Name  string // of the file, relative to its folder; "" of others
 
-	value  string                    // a file, and what follows ? of pictures
+	path   string                    // of a file
+	query  string                    // settings of a picture
 	line   []byte                    // JSON
 	text   *string                   // a line that is a text
 	arrays map[string]*tensor.Tensor // of one row, by the name of the input
@@ -49,7 +50,7 @@ type Source interface {
 func Open(inputs string) (Source, error) {
 	name, query := inputs, ""
 	if at := strings.LastIndexByte(inputs, '?'); at >= 0 && strings.Contains(inputs[at:], "=") {
-		name, query = inputs[:at], inputs[at:]
+		name, query = inputs[:at], inputs[at+1:]
 	}
 	info, err := os.Stat(name)
 	if err != nil {
@@ -143,10 +144,14 @@ func (f *files) relative(name string) string {
 func (f *files) Len() int64     { return int64(len(f.list)) }
 func (f *files) Digest() string { return f.digest }
 
+func (f *files) element(i int) Element {
+	return Element{Index: int64(i), Name: f.relative(f.list[i]), path: f.list[i], query: f.query}
+}
+
 func (f *files) Elements(wanted func(int64) bool) iter.Seq2[Element, error] {
 	return func(yield func(Element, error) bool) {
-		for i, name := range f.list {
-			if wanted(int64(i)) && !yield(Element{Index: int64(i), Name: f.relative(name), value: name + f.query}, nil) {
+		for i := range f.list {
+			if wanted(int64(i)) && !yield(f.element(i), nil) {
 				return
 			}
 		}
@@ -243,6 +248,9 @@ func newArrays(name string) (a *arrays, err error) {
 	}
 	defer done()
 	for _, array := range slices.Sorted(maps.Keys(readers)) {
+		if readers[array].Empty() {
+			return nil, diag.Inputf("its rows have no elements").AtTensor(array).AtFile(name)
+		}
 		if n := readers[array].Len(); a.rows >= 0 && n != a.rows {
 			return nil, diag.Inputf("it has %d rows, other arrays %d", n, a.rows).AtTensor(array).AtFile(name)
 		}

@@ -142,7 +142,7 @@ func (e *Element) inputs(infos []weir.Info) (in weir.Inputs, err error) {
 		case e.text != nil:
 			return in, diag.Inputf("a line of text for %s", info).WithFix("lines of .jsonl are tensors")
 		default:
-			t, err = r.Row(e.value, info)
+			t, err = r.RowFile(e.path, e.query, info)
 		}
 		if err != nil {
 			return in, err
@@ -260,7 +260,7 @@ func (e *Element) pair() (p classify.Pair, err error) {
 	case e.arrays != nil:
 		return p, diag.Inputf("a row of arrays for a model that reads texts").WithFix("inputs are lines of .txt or .jsonl")
 	case e.line == nil:
-		data, err := mem.ReadFile(e.value)
+		data, err := mem.ReadFile(e.path)
 		return classify.Pair{Text: string(data)}, err
 	}
 	if bytes.HasPrefix(bytes.TrimSpace(e.line), []byte("{")) {

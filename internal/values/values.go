@@ -169,7 +169,8 @@ func (r *Reader) read(value string, info weir.Info) (*tensor.Tensor, error) {
 	case literal(value):
 		return r.literal(value, info)
 	}
-	return r.file(value, info)
+	path, query, _ := strings.Cut(value, "?")
+	return r.file(path, query, info)
 }
 
 // literal reports whether a value is JSON rather than a file's name.
@@ -363,9 +364,8 @@ func open(path string) (f *os.File, size int64, err error) {
 	return f, stat.Size(), nil
 }
 
-// file reads a value from a file, by its extension.
-func (r *Reader) file(value string, info weir.Info) (*tensor.Tensor, error) {
-	path, query, _ := strings.Cut(value, "?")
+// file reads a value from a file, by its extension. query has the settings of a picture.
+func (r *Reader) file(path, query string, info weir.Info) (*tensor.Tensor, error) {
 	ext := strings.ToLower(filepath.Ext(path))
 	if read := images[ext]; read {
 		return r.image(path, query, info)
@@ -556,6 +556,15 @@ func (r *Reader) Row(value string, info weir.Info) (*weir.Tensor, error) {
 		return r.RowOf(t, info)
 	}
 	return nil, diag.As(err, diag.ErrInput).AtTensor(info.Name)
+}
+
+// RowFile is Row for a file of any name, and the settings of a picture.
+func (r *Reader) RowFile(path, query string, info weir.Info) (*weir.Tensor, error) {
+	t, err := r.file(path, query, info)
+	if err != nil {
+		return nil, diag.As(err, diag.ErrInput).AtTensor(info.Name)
+	}
+	return r.RowOf(t, info)
 }
 
 // RowOf is Row for an array.

@@ -38,6 +38,9 @@ func NewRows(r io.Reader) (*Rows, error) {
 // Len returns the number of rows that are not read.
 func (r *Rows) Len() int64 { return r.left }
 
+// Empty reports whether there are rows, and they have no elements.
+func (r *Rows) Empty() bool { return r.header.shape[0] > 0 && r.header.count == 0 }
+
 // rowBytes returns the bytes of a row in the file.
 func (r *Rows) rowBytes() int64 { return r.header.bytes / max(1, r.header.shape[0]) }
 
