@@ -31,7 +31,9 @@ func AttentionNode(b *ir.Builder, x AttentionOperands, s AttentionSettings) *ir.
 		"softmax": s.Softmax, "blank": s.Blank, "fill": s.Fill}, inputs...)
 }
 
-// turnedMask exchanges the last two axes of a mask; missing axes count as axes of extent 1.
+// turnedMask exchanges the last two axes of a mask; missing axes count as axes of extent 1. A mask that is computed
+// element by element from smaller values, such as the biases of heads and the keys that a sequence hides, is computed
+// from those values, turned: the schedule then computes its elements where attention reads them.
 func turnedMask(b *ir.Builder, mask *ir.Value) *ir.Value {
 	if mask == nil || len(mask.Type.Shape) == 0 {
 		return mask
@@ -48,7 +50,43 @@ func turnedMask(b *ir.Builder, mask *ir.Value) *ir.Value {
 	if isOne(mask.Type.Shape[last-1]) || isOne(mask.Type.Shape[last]) {
 		return Reshape(b, mask, unpermuted(mask.Type.Shape, perm)...)
 	}
+	if elements := sym.Product(mask.Type.Shape...); ofSmaller(b, mask, elements, 0) {
+		return turnedOperands(b, mask, elements)
+	}
 	return Transpose(b, mask, perm...)
+}
+
+// maskDeepest is the largest number of functions in a row that a mask is composed of to be turned in its operands.
+const maskDeepest = 4
+
+// ofSmaller reports whether a value is computed, element by element, from values that have fewer than so many elements,
+// or is one of these.
+func ofSmaller(b *ir.Builder, v *ir.Value, elements sym.Expr, depth int) bool {
+	if b.Dims().EQ(sym.Product(v.Type.Shape...), elements) != sym.Yes {
+		return true
+	}
+	n := v.Node
+	if n == nil || !Elementwise(n) || len(n.Outputs) != 1 || depth == maskDeepest {
+		return false
+	}
+	for _, x := range n.Inputs {
+		if x == nil || !ofSmaller(b, x, elements, depth+1) {
+			return false
+		}
+	}
+	return true
+}
+
+// turnedOperands computes a mask for which ofSmaller holds from its smaller operands, turned.
+func turnedOperands(b *ir.Builder, v *ir.Value, elements sym.Expr) *ir.Value {
+	if b.Dims().EQ(sym.Product(v.Type.Shape...), elements) != sym.Yes {
+		return turnedMask(b, v)
+	}
+	in := make([]*ir.Value, len(v.Node.Inputs))
+	for i, x := range v.Node.Inputs {
+		in[i] = turnedOperands(b, x, elements)
+	}
+	return b.Op(v.Node.Op.Name(), v.Node.Attrs, in...)
 }
 
 // attentionOf returns a node's operands, the mask transposed as the node has it, and its settings.

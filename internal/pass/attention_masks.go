@@ -37,13 +37,13 @@ func (s *scores) filling(v *ir.Value) (float64, bool) {
 	return x, ok && x <= -1e3
 }
 
-// choose notes a mask of bools; false if its fill differs from an earlier mask's.
+// choose notes a mask of bools; false if its fill differs from an earlier mask's, or if a finite fill is added to.
 func (s *scores) choose(mask *ir.Value, drop bool, fill float64) bool {
-	if s.filled && s.fill != fill {
+	if s.filled && s.fill != fill || len(s.bias) > 0 && !math.IsInf(fill, -1) {
 		return false
 	}
 	s.fill, s.filled = fill, true
-	if !s.causal && len(s.keep) == 0 && (len(s.bias) == 0 || math.IsInf(fill, -1)) {
+	if !s.causal && len(s.keep) == 0 {
 		if past, ok := s.order(mask, drop); ok {
 			s.causal, s.past = true, past
 			return true
@@ -236,7 +236,7 @@ func (s *scores) mask() *ir.Value {
 	switch {
 	case mask == nil:
 		return sum
-	case math.IsInf(s.fill, -1):
+	case s.fill <= hidesAll: // the sum of a score and the fill is the fill
 		return ops.Where(s.b, mask, sum, ops.Scalar(s.b, sum.Type.DType, s.fill))
 	}
 	return nil

@@ -6,10 +6,12 @@ import (
 	"github.com/weirml/weir/internal/loop"
 )
 
-// Limits for a map whose result is read more than once: functions computed per element in all, and reads per element.
+// Limits for a map whose result is read more than once: functions computed per element in all, reads per element, and
+// the ratio of the bytes of two operands to those of the result.
 const (
 	mostRecomputed = 8
 	mostReads      = 4.5
+	mostOperands   = 0.5
 )
 
 // inline computes the map of the launch at index at where its result is read, and drops the launch. With chains, it
@@ -28,7 +30,7 @@ func (s *scheduler) inline(list *[]loop.Step, at int, chains bool) bool {
 		return false
 	}
 	readers := slices.Clone(s.uses[result].readers)
-	if len(readers) == 0 || len(readers) > 1 && (chains || !m.cheap()) || slices.Contains(launch.Args[:m.out], result) ||
+	if len(readers) == 0 || len(readers) > 1 && (chains || !s.cheap(m)) || slices.Contains(launch.Args[:m.out], result) ||
 		slices.Contains(launch.Args[m.out+1:], result) {
 		return false
 	}
@@ -74,10 +76,29 @@ func (s *scheduler) inline(list *[]loop.Step, at int, chains bool) bool {
 	return true
 }
 
-// cheap reports whether computing a map twice costs less than keeping its result.
-func (m *mapping) cheap() bool {
+// cheap reports whether computing a map at each of its readers costs less than keeping its result: it computes at most
+// two functions of one element, or of two whose buffers are much smaller than the result, as a row's and a column's.
+func (s *scheduler) cheap(m *mapping) bool {
 	functions, loads := m.weight()
-	return functions <= 2 && loads <= 1
+	if functions > 2 || loads > 2 {
+		return false
+	}
+	operands := 0.0
+	for i, p := range m.kernel.Params {
+		if i != m.out {
+			operands += s.bytes(p)
+		}
+	}
+	return loads <= 1 || operands <= mostOperands*s.bytes(m.kernel.Params[m.out])
+}
+
+// bytes estimates the bytes of a parameter.
+func (s *scheduler) bytes(p *loop.Param) float64 {
+	n := float64(p.DType.Size())
+	for _, e := range p.Shape {
+		n *= max(s.guess(e), 0)
+	}
+	return n
 }
 
 // inlined returns the consumer's kernel with the map inside, and its arguments; nil if that is impossible or too slow.
