@@ -32,6 +32,7 @@ type exchange struct {
 	last    outcome
 	asked   *texts.Embeddings // of a request of OpenAI's API
 	tokens  int64             // of the request's texts
+	labels  []string          // of the model, if it labels them
 	// sent, read and joined are the bytes that the client holds of the shares of bodies, until it has sent its body, of
 	// responses, and of texts that are computed.
 	sent, read, joined int64

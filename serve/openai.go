@@ -21,10 +21,11 @@ import (
 
 // textREST adds OpenAI's API for models of texts.
 func (s *Server) textREST(mux *http.ServeMux) {
-	mux.HandleFunc("POST /v1/embeddings", s.textCall(texts.DecodeOpenAI, (*exchange).writeEmbeddings))
+	mux.HandleFunc("POST /v1/embeddings", s.textCall(texts.DecodeOpenAI, (*exchange).writeEmbeddings, s.replyOpenAI))
 	for _, path := range []string{"/v1/rerank", "/v2/rerank"} { // Jina's and Cohere's
-		mux.HandleFunc("POST "+path, s.textCall(texts.DecodeRanking, (*exchange).writeRanking))
+		mux.HandleFunc("POST "+path, s.textCall(texts.DecodeRanking, (*exchange).writeRanking, s.replyOpenAI))
 	}
+	s.nativeREST(mux)
 	mux.HandleFunc("GET /v1/models", func(w http.ResponseWriter, _ *http.Request) {
 		list := []modelObject{}
 		for _, v := range s.catalogue.Loaded() {
@@ -79,9 +80,10 @@ func (s *Server) named(name string) (model, version string) {
 	return name, ""
 }
 
-// textCall returns the handler of a call: decode reads its body, and write writes the answer.
+// textCall returns the handler of a call: decode reads its body, write writes the answer, and reply an error.
 func (s *Server) textCall(decode func(body []byte, most int, allocate oip.Allocate) (*texts.Embeddings, error),
-	write func(x *exchange, to io.Writer, response *oip.Response) error) http.HandlerFunc {
+	write func(x *exchange, to io.Writer, response *oip.Response) error,
+	reply func(w http.ResponseWriter, err error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		x := s.exchangeOf(r)
 		defer x.close()
@@ -96,7 +98,7 @@ func (s *Server) textCall(decode func(body []byte, most int, allocate oip.Alloca
 			response, err = x.answer(r.Context(), request)
 		}
 		if err != nil {
-			s.replyOpenAI(w, err)
+			reply(w, err)
 			return
 		}
 		if err := x.writeTexts(w, r, response, write); err != nil {
@@ -107,9 +109,17 @@ func (s *Server) textCall(decode func(body []byte, most int, allocate oip.Alloca
 
 // writeTexts writes an answer within the server's pace, compressed if its client accepts that.
 func (x *exchange) writeTexts(w http.ResponseWriter, r *http.Request, response *oip.Response,
-	write func(x *exchange, to io.Writer, response *oip.Response) error) (err error) {
-	control := http.NewResponseController(w)
+	write func(x *exchange, to io.Writer, response *oip.Response) error) error {
 	whole := int64(len(response.Outputs[0].Data))*2 + int64(64*x.asked.Len())
+	// base 64 is hardly smaller when it is compressed
+	return x.writePaced(w, r, whole, !x.asked.Base64, func(to io.Writer) error { return write(x, to, response) })
+}
+
+// writePaced writes an answer of about so many bytes within the server's pace; it is compressed if that pays and its
+// client accepts it.
+func (x *exchange) writePaced(w http.ResponseWriter, r *http.Request, whole int64, pays bool,
+	write func(to io.Writer) error) (err error) {
+	control := http.NewResponseController(w)
 	paced := &pacedWriter{newPace(whileOpen(r, control.SetWriteDeadline), x.server.options.Stall, whole), w}
 	if r.ProtoMajor == 1 {
 		defer conns.Transfer(r.Context())()
@@ -117,7 +127,7 @@ func (x *exchange) writeTexts(w http.ResponseWriter, r *http.Request, response *
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	to, end := io.Writer(paced), func() error { return nil }
-	if !x.asked.Base64 { // which compression makes hardly smaller
+	if pays {
 		to, end = compressed(paced, h, r)
 	}
 	defer func() {
@@ -125,44 +135,36 @@ func (x *exchange) writeTexts(w http.ResponseWriter, r *http.Request, response *
 		control.Flush()
 		control.SetWriteDeadline(time.Time{})
 	}()
-	return write(x, to, response)
+	return write(to)
 }
 
-// writeEmbeddings writes vectors as OpenAI's API does.
-func (x *exchange) writeEmbeddings(to io.Writer, response *oip.Response) error {
-	t := &response.Outputs[0]
-	each := len(t.Data) / t.Shape[0]
-	text := append(make([]byte, 0, 1<<14), `{"object":"list","data":[`...)
-	for i := range t.Shape[0] {
+// writeList writes elements, with commas between them; one appends the element i.
+func writeList(to io.Writer, begin string, n int, one func(text []byte, i int) []byte, end string) error {
+	text := append(make([]byte, 0, 1<<14), begin...)
+	for i := range n {
 		if i > 0 {
 			text = append(text, ',')
 		}
-		text = append(text, `{"object":"embedding","index":`...)
-		text = append(strconv.AppendInt(text, int64(i), 10), `,"embedding":`...)
-		vector := t.Data[i*each : (i+1)*each]
-		if x.asked.Base64 {
-			text = append(base64.StdEncoding.AppendEncode(append(text, '"'), vector), '"')
-		} else {
-			text = append(text, '[')
-			text = append(oip.AppendFloats(text, vector), ']')
-		}
-		if text = append(text, '}'); len(text) > 1<<13 {
+		if text = one(text, i); len(text) > 1<<13 {
 			if _, err := to.Write(text); err != nil {
 				return err
 			}
 			text = text[:0]
 		}
 	}
-	text = append(oip.AppendJSON(append(text, `],"model":`...), x.asked.Model), `,"usage":{"prompt_tokens":`...)
-	text = append(strconv.AppendInt(text, x.tokens, 10), `,"total_tokens":`...)
-	_, err := to.Write(append(strconv.AppendInt(text, x.tokens, 10), "}}\n"...))
+	_, err := to.Write(append(text, end...))
 	return err
 }
 
-// writeRanking writes documents, the best first, as Cohere's and Jina's APIs do.
-func (x *exchange) writeRanking(to io.Writer, response *oip.Response) error {
-	data := response.Outputs[0].Data
-	scores := unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(data))), len(data)/4)
+// elements returns the elements of the one output of a model of texts, and how many each text has.
+func elements(response *oip.Response) (list []float32, each int) {
+	t := &response.Outputs[0]
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(t.Data))), len(t.Data)/4), len(t.Data) / 4 / t.Shape[0]
+}
+
+// ranked returns the indices of documents, the best first.
+func (x *exchange) ranked(response *oip.Response) []int32 {
+	scores, _ := elements(response)
 	order := make([]int32, len(scores))
 	for i := range order {
 		order[i] = int32(i)
@@ -171,25 +173,41 @@ func (x *exchange) writeRanking(to io.Writer, response *oip.Response) error {
 	if x.asked.Top > 0 {
 		order = order[:min(len(order), x.asked.Top)]
 	}
-	text := oip.AppendJSON([]byte(`{"model":`), x.asked.Model)
-	text = append(text, `,"results":[`...)
-	for at, i := range order {
-		if at > 0 {
-			text = append(text, ',')
+	return order
+}
+
+// writeEmbeddings writes vectors as OpenAI's API does.
+func (x *exchange) writeEmbeddings(to io.Writer, response *oip.Response) error {
+	data := response.Outputs[0].Data
+	each := len(data) / response.Outputs[0].Shape[0]
+	end := append(oip.AppendJSON([]byte(`],"model":`), x.asked.Model), `,"usage":{"prompt_tokens":`...)
+	end = append(strconv.AppendInt(end, x.tokens, 10), `,"total_tokens":`...)
+	end = append(strconv.AppendInt(end, x.tokens, 10), "}}\n"...)
+	return writeList(to, `{"object":"list","data":[`, response.Outputs[0].Shape[0], func(text []byte, i int) []byte {
+		text = append(text, `{"object":"embedding","index":`...)
+		text = append(strconv.AppendInt(text, int64(i), 10), `,"embedding":`...)
+		vector := data[i*each : (i+1)*each]
+		if x.asked.Base64 {
+			text = append(base64.StdEncoding.AppendEncode(append(text, '"'), vector), '"')
+		} else {
+			text = append(oip.AppendFloats(append(text, '['), vector), ']')
 		}
+		return append(text, '}')
+	}, string(end))
+}
+
+// writeRanking writes documents, the best first, as Cohere's and Jina's APIs do.
+func (x *exchange) writeRanking(to io.Writer, response *oip.Response) error {
+	data, order := response.Outputs[0].Data, x.ranked(response)
+	begin := append(oip.AppendJSON([]byte(`{"model":`), x.asked.Model), `,"results":[`...)
+	return writeList(to, string(begin), len(order), func(text []byte, at int) []byte {
+		i := order[at]
 		text = append(strconv.AppendInt(append(text, `{"index":`...), int64(i), 10), `,"relevance_score":`...)
 		if text = oip.AppendFloats(text, data[4*i:4*i+4]); x.asked.Return {
 			text = append(oip.AppendJSON(append(text, `,"document":{"text":`...), x.asked.Texts[i]), '}')
 		}
-		if text = append(text, '}'); len(text) > 1<<13 {
-			if _, err := to.Write(text); err != nil {
-				return err
-			}
-			text = text[:0]
-		}
-	}
-	_, err := to.Write(append(text, "]}\n"...))
-	return err
+		return append(text, '}')
+	}, "]}\n")
 }
 
 // openAIError is an error as OpenAI's API has it, with the numbers beside it.

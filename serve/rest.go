@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -113,7 +114,7 @@ func (s *Server) routes(manage bool) http.Handler {
 // openToAll reports whether a path is answered without a token: health.
 func openToAll(path string) bool {
 	switch path {
-	case "/v2/health/live", "/v2/health/ready", "/inference.GRPCInferenceService/ServerLive",
+	case "/v2/health/live", "/v2/health/ready", "/health", "/inference.GRPCInferenceService/ServerLive",
 		"/inference.GRPCInferenceService/ServerReady", "/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch":
 		return true
 	}
@@ -129,6 +130,10 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	if strings.HasPrefix(r.URL.Path, "/v1/") || r.URL.Path == "/v2/rerank" {
 		s.replyOpenAI(w, err)
+		return
+	}
+	if slices.Contains(nativePaths, r.URL.Path) {
+		s.replyNative(w, err)
 		return
 	}
 	s.reply(w, nil, err)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -18,6 +19,7 @@ import (
 	"github.com/weirml/weir/serve/internal/ledger"
 	"github.com/weirml/weir/serve/internal/oip"
 	"github.com/weirml/weir/serve/internal/texts"
+	"github.com/weirml/weir/tokenizer"
 )
 
 // A request's texts are computed in waves: texts of about the same length, about as many as a run has. Each wave waits
@@ -93,10 +95,12 @@ func (x *exchange) inferTexts(ctx context.Context, v *catalogue.Version, r *oip.
 	ended := time.Now()
 	size := cmp.Or(e.Dimensions, k.size)
 	for i := range k.Len() {
-		if size == k.size {
-			break
+		if size < k.size {
+			copy(k.out[i*size:], embed.Shorten(k.out[i*k.size:(i+1)*k.size], size))
 		}
-		copy(k.out[i*size:], embed.Shorten(k.out[i*k.size:(i+1)*k.size], size))
+		if e.Unit {
+			unit(k.out[i*size : (i+1)*size])
+		}
 	}
 	t := oip.Tensor{Name: v.Outputs[0].Name, DType: weir.F32, Shape: []int{k.Len(), size}, Binary: w.Binary}
 	t.Data = unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(k.out))), 4*k.Len()*size)
@@ -110,7 +114,9 @@ func (x *exchange) inferTexts(ctx context.Context, v *catalogue.Version, r *oip.
 		t.Region = &oip.Region{Name: w.Region.Name, Offset: w.Region.Offset, Size: int64(len(t.Data))}
 	}
 	x.closeInputs()
-	x.tokens = k.tokens.Load()
+	if x.tokens = k.tokens.Load(); m.Classifier != nil {
+		x.labels = m.Classifier.Labels()
+	}
 	o.rows, o.joined, o.phases.Output = k.Len(), true, time.Since(ended)
 	return &oip.Response{Model: v.Model, Version: v.Name(), ID: r.ID, Outputs: []oip.Tensor{t}}, nil
 }
@@ -119,9 +125,11 @@ func (x *exchange) inferTexts(ctx context.Context, v *catalogue.Version, r *oip.
 // otherwise one of the protocol.
 func suits(m *catalogue.Texts, e *texts.Embeddings, api bool) error {
 	switch {
-	case m.Embedder == nil && (e.IDs != nil || e.Prompt != "" || e.Dimensions > 0 || api && !e.Ranks):
+	case m.Embedder == nil && (e.IDs != nil || e.Prompt != "" || e.Dimensions > 0 || api && !e.Ranks && !e.Predicts):
 		return oip.Errorf("the model has scores of the labels %q, not vectors; ask /v1/rerank, or send strings to its path "+
 			"of the Open Inference Protocol, without prompt_name and dimensions", m.Classifier.Labels())
+	case m.Embedder != nil && e.Predicts:
+		return oip.Errorf("the model makes vectors of texts, and does not label them")
 	case m.Embedder != nil && (e.Ranks || e.Second != nil):
 		return oip.Errorf("the model makes vectors of texts; it does not read pairs of texts")
 	case e.Ranks && len(m.Classifier.Labels()) != 1:
@@ -370,7 +378,11 @@ func (k *work) compute(ctx context.Context, list []int32, about int) error {
 			all = append(all, k.IDs[i]...) // a run may read ids after its request has ended
 		} else {
 			var err error
-			if all, prompt, err = m.Tokens(all, k.Prompt, k.Texts[i]); err != nil {
+			if all, prompt, err = m.Tokens(all, k.Prompt, k.Texts[i]); err == nil && k.Whole &&
+				len(all)-before >= k.most {
+				err = k.fits(i, m.Prompts()[k.Prompt])
+			}
+			if err != nil {
 				return fmt.Errorf("%s: %w", k.Place(int(i), 0), err)
 			}
 		}
@@ -389,6 +401,47 @@ func (k *work) compute(ctx context.Context, list []int32, about int) error {
 		k.version.Texts.Counted(bytes, len(all))
 	}
 	return cause(ctx, k.placed(m.EmbedTokens(ctx, prompt, ids, out), list))
+}
+
+// fits returns an error if a text or a pair, with a prompt before it, has more tokens than the model takes.
+func (k *work) fits(i int32, prompt string) error {
+	all := tokenizer.Options{Truncation: &tokenizer.Truncation{Off: true}, Padding: &tokenizer.Padding{Off: true}}
+	first, second := prompt+k.Texts[i], ""
+	switch {
+	case k.Query != "":
+		first, second = k.Query, k.Texts[i]
+	case k.Second != nil:
+		second = k.Second[i]
+	}
+	t, n := k.version.Texts.Tokenizer(), 0
+	if second == "" {
+		ids, err := t.AppendIDs(nil, first, all)
+		if n = len(ids); err != nil {
+			return err
+		}
+	} else {
+		e, err := t.EncodePair(first, second, all)
+		if err != nil {
+			return err
+		}
+		n = len(e.IDs)
+	}
+	if n > k.most {
+		return oip.Errorf("%d tokens, of which the model takes %d; send truncate: true for the first ones", n, k.most)
+	}
+	return nil
+}
+
+// unit scales a vector to length 1; one that is shorter than 1e-12 by 1e12.
+func unit(v []float32) {
+	sum := 0.0
+	for _, x := range v {
+		sum += float64(x) * float64(x)
+	}
+	scale := 1 / max(math.Sqrt(sum), 1e-12)
+	for i, x := range v {
+		v[i] = float32(float64(x) * scale)
+	}
 }
 
 // placed returns the error of a text of a wave as that of its place in the request.
@@ -411,16 +464,30 @@ func (k *work) score(ctx context.Context, m *classify.Model, list []int32) error
 		default:
 			pairs[at].Text = k.Texts[i]
 		}
+		if k.Whole {
+			if err := k.fits(i, ""); err != nil {
+				return fmt.Errorf("%s: %w", k.Place(int(i), 0), err)
+			}
+		}
 	}
-	if k.size == 1 && (k.Query != "" || k.Second != nil) {
-		scores, err := m.Predict(ctx, pairs, classify.Default)
+	function := classify.Default
+	switch {
+	case k.Scores == texts.Logits:
+		function = classify.Identity
+	case k.Scores == texts.Probabilities && k.size == 1:
+		function = classify.Sigmoid
+	case k.Scores == texts.Probabilities:
+		function = classify.Softmax
+	}
+	if k.size == 1 && !k.Predicts && (k.Query != "" || k.Second != nil) {
+		scores, err := m.Predict(ctx, pairs, function)
 		for at := range scores {
 			k.out[list[at]] = scores[at][0]
 		}
 		return err
 	}
 	labels := m.Labels()
-	scores, err := m.ClassifyPairs(ctx, pairs, classify.Scoring{})
+	scores, err := m.ClassifyPairs(ctx, pairs, classify.Scoring{Function: function})
 	for at := range scores {
 		for _, label := range scores[at] {
 			k.out[int(list[at])*k.size+slices.Index(labels, label.Name)] = label.Score

@@ -16,6 +16,7 @@ import traceback
 import curl
 import models
 import openai_client
+import tei_client
 import triton
 from process import Server
 
@@ -92,6 +93,7 @@ def main():
         with Server(a.server, root, "--mode", "none", "--limit", "1GiB") as server:
             example(server)
             openai_client.check(server.rest, "minilm", ["a text", "another one", "", "naïve 東京"])
+            tei_client.check(server.rest, ["a text", "another one", "", "naïve 東京"])
             found = columns(server, a.grpcurl)
             kserve = json.loads(subprocess.run([a.kserve, pathlib.Path(__file__).parent / "kserve_sdk.py", server.rest, server.grpc], check=True,
                                                stdout=subprocess.PIPE).stdout) if a.kserve else {}

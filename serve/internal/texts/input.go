@@ -29,6 +29,15 @@ func (e *TooManyError) Error() string {
 // Unwrap returns an oip.Error.
 func (e *TooManyError) Unwrap() error { return oip.Errorf("more than %d texts", e.Most) }
 
+// EmptyError reports a request without texts.
+type EmptyError struct{ Field string }
+
+// Error names the field.
+func (e *EmptyError) Error() string { return e.Field + " has no texts" }
+
+// Unwrap returns an oip.Error.
+func (e *EmptyError) Unwrap() error { return oip.Errorf("%s has no texts", e.Field) }
+
 // readInput reads a text, a list of texts, a list of ids, or a list of lists of ids: at most so many texts. Memory for
 // ids is of allocate.
 func readInput(field string, text span, most int, allocate oip.Allocate) (in Input, err error) {
@@ -45,7 +54,7 @@ func readInput(field string, text span, most int, allocate oip.Allocate) (in Inp
 	}
 	switch c := r.next(); {
 	case c == ']':
-		return in, oip.Errorf("%s has no texts", field)
+		return in, &EmptyError{field}
 	case c == '"':
 		in.Texts, err = r.strings(field, most, allocate)
 		return in, err

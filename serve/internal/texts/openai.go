@@ -20,20 +20,42 @@ type Embeddings struct {
 	Query  string   // not empty if Ranks is true
 	Top    int      // the number of best documents to return; 0: all
 	Return bool     // the answer has the documents
-	Second []string // of pairs, whose first texts are Texts
+	Second []string // of pairs, whose first texts are Texts; an empty one stands for no second text
+
+	Compares bool   // the first vector is compared with the others
+	Predicts bool   // Texts and pairs get the scores of all labels
+	Scores   Scores // of Ranks and Predicts
+	Unit     bool   // vectors are scaled to length 1
+	Whole    bool   // texts that are too long are refused, rather than truncated
 }
+
+// Scores says which numbers scores are.
+type Scores int
+
+// The numbers: what the model's folder says, probabilities (softmax, or the sigmoid if there is one label), or logits.
+const (
+	FolderScores Scores = iota
+	Probabilities
+	Logits
+)
 
 // Place returns where in a request a text is: of pairs, part 1 or 2 is one of its texts, and 0 the pair as a whole.
 func (e *Embeddings) Place(i, part int) string {
+	at := e.Field
 	switch {
 	case e.Ranks && part == 1:
 		return "query"
-	case e.Alone:
-		return e.Field
-	case e.Second == nil || part == 0:
-		return fmt.Sprintf("%s[%d]", e.Field, i)
+	case e.Compares && i == 0:
+		return "inputs.source_sentence"
+	case e.Compares:
+		at = fmt.Sprintf("%s[%d]", at, i-1)
+	case !e.Alone:
+		at = fmt.Sprintf("%s[%d]", at, i)
 	}
-	return fmt.Sprintf("%s[%d][%d]", e.Field, i, part-1)
+	if e.Second != nil && part > 0 {
+		at = fmt.Sprintf("%s[%d]", at, part-1)
+	}
+	return at
 }
 
 // DecodeOpenAI reads a request to OpenAI's /v1/embeddings, with at most so many texts. It replaces escapes in the body.
@@ -98,7 +120,7 @@ func DecodeRanking(body []byte, most int, allocate oip.Allocate) (*Embeddings, e
 		return nil, err
 	}
 	if len(e.Texts) == 0 {
-		return nil, oip.Errorf("documents has no texts")
+		return nil, &EmptyError{"documents"}
 	}
 	return e, nil
 }
