@@ -72,6 +72,11 @@ func TestMemory(t *testing.T) {
 		}
 		t.Logf("%s: %d tokens, %d merges: %d bytes, %.1f times the file's %d", name, k.Size(), len(merges), gain,
 			float64(gain)/float64(len(data)), len(data))
+		if counted := k.Bytes(); counted < gain || counted > gain+gain*2/5 {
+			t.Errorf("%s: Bytes counts %d, and the heap gains %d", name, counted, gain)
+		} else {
+			t.Logf("%s: Bytes counts %.2f times as many", name, float64(counted)/float64(gain))
+		}
 		if gain > most || gain < tokens*tokenLeast {
 			t.Errorf("%s: the heap gains %d bytes, not %d to %d", name, gain, tokens*tokenLeast, most)
 		}

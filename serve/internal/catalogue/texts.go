@@ -121,11 +121,9 @@ func quoted(path string) string {
 	return string(out)
 }
 
-// The bytes of Go's heap that a tokenizer takes: at most so many for each byte of its files, and for each token.
-const (
-	heapOfFile  = 10
-	heapOfToken = 400
-)
+// heapOfFile is the most bytes of Go's heap that a tokenizer takes for each byte of its files, until it is loaded and
+// counted.
+const heapOfFile = 10
 
 // openTexts loads the folder of a model of texts.
 func (c *Catalogue) openTexts(ctx context.Context, v *Version, s settings) error {
@@ -155,7 +153,7 @@ func (c *Catalogue) openTexts(ctx context.Context, v *Version, s settings) error
 	if t.Classifier != nil && t.Classifier.PerToken() {
 		return errors.New("the model labels tokens; the server has models that make vectors, or label texts")
 	}
-	if err := t.resize(ctx, min(t.heap, heapOfToken*int64(t.Tokenizer().Size())+1<<16)); err != nil {
+	if err := t.resize(ctx, t.Tokenizer().Bytes()); err != nil {
 		return err
 	}
 	v.Inputs = []weir.Info{{Name: TextInput, Kind: weir.TensorKind, DType: weir.StringType,
