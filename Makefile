@@ -49,7 +49,7 @@ test: fresh format vet weirvet metrics serve conformance python ## all tests on 
 
 # Disk for PyTorch, and an hour or more, are needed.
 .PHONY: test-all
-test-all: fresh format vet weirvet metrics serve serve-all cross test-386 test-wasm test-race second-driver conformance python torch pythons ## every test there is, whole
+test-all: fresh format vet weirvet metrics serve serve-all cross test-386 test-wasm test-race second-driver conformance python torch engines-all pythons ## every test there is, whole
 	@$(GO) run ./internal/lint/leftout -say $(ENDINGS)
 	@echo "   longer runs, each of which has a short form that ran: docs/robustness.md, CONTRIBUTING.md"
 	@echo "== all tests passed"
@@ -280,6 +280,37 @@ torch: pytorch ## .pt2 files and torch.compile beside PyTorch (installs about 6 
 	@.cache/compare/venv/bin/pip install --quiet --disable-pip-version-check --no-deps --force-reinstall ./python
 	@cd python/tests_torch && ../../.cache/compare/venv/bin/python -P -m pytest -q -c pytest.ini
 	@cd python/tests_torch && ../../.cache/compare/venv/bin/python operators.py
+
+# Ray and Spark, pinned. The name holds the list's checksum.
+ENGINES := .cache/engines-$(shell cksum < python/tests_engines/requirements.txt | cut -d' ' -f1)
+
+$(ENGINES)/ready: | .cache
+	@echo "== Ray and Spark into $(ENGINES)"
+	@rm -rf $(ENGINES)
+	@"$(PYTHON)" -m venv $(ENGINES)
+	@$(ENGINES)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --only-binary :all: --no-binary pyspark \
+		-r python/tests_engines/requirements.txt
+	@touch $@
+
+.PHONY: engines-packages
+engines-packages: $(ENGINES)/ready ## Ray and Spark, in .cache (1.3 GB)
+
+.PHONY: engines
+engines: $(ENGINES)/ready | .cache ## weir.ray and weir.spark in these engines (installs 1.3 GB into .cache; Spark needs Java)
+	@$(ENGINES)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall ./python
+	@if java=$$(command -v java); then \
+		echo "== Ray, and Spark with $$java"; without=; \
+	else \
+		echo "== Ray"; without="--ignore=test_spark.py --deselect test_docs.py::test_spark"; \
+		echo '!! SPARK IS NOT TESTED: there is no Java (Debian: openjdk-17-jre-headless)'; \
+		echo '{"Package":"python/tests_engines","Test":"Spark","Skipped":true,"Why":"there is no Java"}' >> $(ENDINGS); \
+	fi; \
+	cd python/tests_engines && ../../$(ENGINES)/bin/python -P -m pytest -q -c pytest.ini $$without $(ENGINES_FLAGS)
+
+.PHONY: engines-all
+engines-all: ENGINES_FLAGS := --whole
+engines-all: engines ## the same, with 50 killed workers of each, and rows a second
+	@command -v java >/dev/null || exit 0; cd python/tests_engines && ../../$(ENGINES)/bin/python speed.py
 
 .PHONY: bench
 bench: ## weir beside other engines, into docs/benchmarks.md (installs about 8 GB into .cache; bench/bench.py --help)

@@ -234,18 +234,23 @@ func portsOf(infos []weir.Info) []port {
 	return list
 }
 
-// dimension is a dimension in weir_describe's JSON; Max is nil if it has no upper bound.
+// dimension is a dimension in weir_describe's JSON; Max is nil if it has no upper bound. Joined says why its rows are
+// not proved to be independent; "" if they are.
 type dimension struct {
-	Name string `json:"name"`
-	Min  int64  `json:"min"`
-	Max  *int64 `json:"max"`
+	Name   string `json:"name"`
+	Min    int64  `json:"min"`
+	Max    *int64 `json:"max"`
+	Joined string `json:"joined"`
 }
 
-// dimensionsOf converts dimensions for weir_describe.
-func dimensionsOf(list []weir.Dimension) []dimension {
+// dimensionsOf converts dimensions of a program for weir_describe.
+func dimensionsOf(p *weir.Program, list []weir.Dimension) []dimension {
 	out := []dimension{}
 	for _, d := range list {
 		told := dimension{Name: d.Name, Min: d.Min}
+		if err := p.Rows(d.Name); err != nil {
+			told.Joined = err.Error()
+		}
 		if d.Max != weir.Unbounded {
 			told.Max = &d.Max
 		}
@@ -273,8 +278,8 @@ func goDescribe(handle C.uint64_t, text **C.char) *C.char {
 			requires = append(requires, c.Condition)
 		}
 		*text = textOf(map[string]any{"inputs": portsOf(p.inputs), "outputs": portsOf(p.outputs),
-			"dims":    dimensionsOf(p.Dims()),
-			"decided": dimensionsOf(p.Decided()), "requires": requires, "target": p.Target(), "cpu": p.CPU(),
+			"dims":    dimensionsOf(p.Program, p.Dims()),
+			"decided": dimensionsOf(p.Program, p.Decided()), "requires": requires, "target": p.Target(), "cpu": p.CPU(),
 			"savings": append([]weir.Saving{}, p.Savings()...)})
 		return nil
 	})

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import ctypes as _ctypes
+import importlib as _importlib
 import json as _json
 import operator as _operator
 from typing import Any as _Any
@@ -42,6 +43,13 @@ def trim() -> int:
 def set_limit(bytes: int) -> int:
     """Sets the maximum number of bytes that the process may hold, 0 for no limit, and returns the previous limit."""
     return int(_weir().c.weir_set_limit(_operator.index(bytes)))
+
+
+def __getattr__(name: str) -> _Any:
+    """The modules for engines, which are imported on first use."""
+    if name in ("ray", "spark"):
+        return _importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 __all__ = [

@@ -35,11 +35,16 @@ class Port(NamedTuple):
 
 
 class Dimension(NamedTuple):
-    """A dimension with its range; max is None if it has no upper bound."""
+    """A dimension with its range; max is None if it has no upper bound.
+
+    joined says why rows of the dimension are not proved to be independent; it is empty if they are: then row i of each
+    output is computed from row i of the inputs, and rows of several requests may share a run.
+    """
 
     name: str
     min: int
     max: int | None
+    joined: str
 
 
 class _Given:
@@ -388,7 +393,7 @@ def _words(value: Any) -> Tensor:
 
 
 # NumPy's names of the types of Python numbers.
-_NUMPY = {
+NUMPY = {
     "bool": "bool", "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64", "i8": "int8", "i16": "int16",
     "i32": "int32", "i64": "int64", "f16": "float16", "f32": "float32", "f64": "float64", "c64": "complex64",
     "c128": "complex128",
@@ -397,7 +402,7 @@ _NUMPY = {
 
 def _array(value: Any, port: Port) -> Any:
     """Python numbers, or lists of them, as a NumPy array of an input's type."""
-    if port.dtype not in _NUMPY:
+    if port.dtype not in NUMPY:
         raise InputError(f"{type(value).__name__} is given for input {port}; give a tensor", tensor=port.name)
     try:
         import numpy
@@ -406,7 +411,7 @@ def _array(value: Any, port: Port) -> Any:
     array = numpy.asarray(value)
     if array.dtype == object or array.dtype.kind not in "biufc":
         raise InputError(f"{type(value).__name__} is given for input {port}, of no numbers", tensor=port.name)
-    return numpy.ascontiguousarray(array.astype(_NUMPY[port.dtype], casting="same_kind" if array.size else "unsafe")).reshape(array.shape)
+    return numpy.ascontiguousarray(array.astype(NUMPY[port.dtype], casting="same_kind" if array.size else "unsafe")).reshape(array.shape)
 
 
 def _list(values: Any, port: Port) -> Owned:

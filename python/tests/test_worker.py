@@ -1,0 +1,155 @@
+"""What weir.ray and weir.spark have in common: one program that runs rows in batches. The engines are not needed."""
+
+from __future__ import annotations
+
+import pathlib
+import random
+import subprocess
+import sys
+
+import numpy
+import pytest
+import weir
+from weir import _worker
+
+DIGITS = pathlib.Path(__file__).resolve().parents[2] / "examples" / "digits" / "data" / "digits.onnx"
+
+
+def text(body: str) -> bytes:
+    return f"weir 1\nir @model {{\n  dim n in [0, 100000]\n  dim k in [1, 1000]\n{body}\n}}\n".encode()
+
+
+# Rows are independent; k is another dimension.
+ROWS = text("""  main @main(%x: f32[n, k], %y: f32[n]) {
+    %double: f32[n, k] = add(%x, %x)
+    %square: f32[n] = mul(%y, %y)
+    return %double, %square
+  }""")
+
+JOINED = text("""  main @main(%x: f32[n, k]) {
+    %y: f32[n, k] = softmax(%x) {axis = int 0}
+    return %y
+  }""")
+
+ONE = text("""  main @main(%x: f32[1, 4]) {
+    %y: f32[1, 4] = softmax(%x) {axis = int 1}
+    return %y
+  }""").replace(b"  dim n in [0, 100000]\n  dim k in [1, 1000]\n", b"")
+
+OTHER = text("""  main @main(%x: f32[n, 2], %y: f32[k, 2]) {
+    %a: f32[n, 2] = add(%x, %x)
+    %b: f32[k, 2] = add(%y, %y)
+    return %a, %b
+  }""")
+
+
+def test_random_batches():
+    """Batches of any length give what each row gives alone, and weir holds nothing besides the program after them."""
+    rng = numpy.random.default_rng(3)
+    worker = _worker.Worker(ROWS, 7, dims={"k": (1, 9)})
+    held = None
+    for length in [*range(30), *(random.Random(3).randrange(300) for _ in range(50))]:
+        x, y = rng.random((length, 1 + length % 9), numpy.float32), rng.random(length, numpy.float32)
+        got = worker.run({"x": x, "y": y, "more": None})
+        assert list(got) == ["double", "square"]
+        if length:
+            assert numpy.array_equal(got["double"], x + x)
+        assert got["double"].shape[0] == length and got["double"].dtype == numpy.float32
+        assert numpy.array_equal(got["square"], y * y)
+        assert weir.usage()["outputs_bytes"] == 0 and weir.usage()["exported"] == 0
+        if length == 299 % 30:
+            held = weir.usage()["current_bytes"]
+    assert worker.peak == worker.program.memory.peak(n=7, k=9) and held is not None
+    assert weir.usage()["current_bytes"] <= held + worker.peak
+
+
+def test_peak_is_the_highest():
+    """The peak of full batches is that of every batch."""
+    worker = _worker.Worker(DIGITS, 32, threads=2)
+    peaks = [worker.program.memory.peak(batch=n) for n in range(1, 33)]
+    assert worker.peak == max(peaks) == peaks[-1]
+
+
+def test_arrays_that_need_a_copy():
+    """Columns with gaps, in another order, of objects, and at odd addresses are read right."""
+    x = numpy.random.default_rng(1).random((20, 4), numpy.float32)
+    y = numpy.arange(20, dtype=numpy.float32)
+    odd = numpy.frombuffer(b"\0" + x.tobytes(), numpy.uint8)[1:].view(numpy.float32).reshape(x.shape)
+    rows = numpy.empty(20, object)
+    rows[:] = list(x)
+    worker = _worker.Worker(ROWS, 6, dims={"k": 4})
+    for given in (x, numpy.asfortranarray(x), numpy.repeat(x, 2, axis=1)[:, ::2], odd, rows, x.tolist() and [row for row in x]):
+        assert numpy.array_equal(worker.run({"x": given, "y": y})["double"], x + x)
+
+
+@pytest.mark.parametrize(
+    "model, size, options, kind, words",
+    [
+        (JOINED, 4, {"dims": {"k": 3}}, weir.UnsupportedError, "batch_size=1"),
+        (ROWS, 0, {}, weir.InputError, "at least one row"),
+        (ROWS, 4, {"calls": 2}, weir.InputError, "calls"),
+        (ROWS, 4, {"dims": {"k": 3}, "peak": 1}, weir.BudgetError, "1 were asked for"),
+        (OTHER, 4, {}, weir.InputError, "dynamic batch"),
+    ],
+)
+def test_refused(model, size, options, kind, words):
+    with pytest.raises(kind, match=words):
+        _worker.Worker(model, size, **options)
+
+
+def test_no_bound():
+    with pytest.raises(weir.InputError, match="dims={'k'"):
+        _worker.Worker(ROWS.replace(b"dim k in [1, 1000]", b"dim k in [1, inf]"), 4)
+
+
+def test_rows_one_by_one():
+    """Rows that depend on each other in a run, and a model of one row, run one by one."""
+    x = numpy.random.default_rng(2).random((5, 4), numpy.float32)
+    assert numpy.array_equal(_worker.Worker(JOINED, 1, dims={"k": 4}).run({"x": x})["y"], numpy.ones((5, 4)))
+    worker = _worker.Worker(ONE, 64)
+    assert worker.batch_size == 1
+    want = numpy.exp(x) / numpy.exp(x).sum(axis=1, keepdims=True)
+    assert numpy.allclose(worker.run({"x": x})["y"], want, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "x, words",
+    [
+        (numpy.zeros((3, 4)), "float64"),
+        (numpy.zeros((3, 4, 1), numpy.float32), r"\(3, 4, 1\)"),
+        (numpy.zeros((2, 4), numpy.float32), "2, 3 rows"),
+        ([numpy.zeros(4, numpy.float32), numpy.zeros(3, numpy.float32), numpy.zeros(4, numpy.float32)], "differ in shape"),
+        (numpy.array(["a", "b", "c"], object), "<U1"),
+    ],
+)
+def test_wrong_columns(x, words):
+    worker = _worker.Worker(ROWS, 4, dims={"k": 4})
+    y = numpy.ones(3, numpy.float32)
+    with pytest.raises(ValueError, match=words):
+        worker.run({"x": x, "y": y})
+    with pytest.raises(weir.InputError, match="no column for input 'y'"):
+        worker.run({"x": numpy.zeros((3, 4), numpy.float32)})
+    assert worker.run({"x": numpy.ones((3, 4), numpy.float32), "y": y})["square"].tolist() == [1, 1, 1]
+
+
+def test_dimensions_say_why():
+    joined = {d.name: d.joined for d in weir.compile(ROWS).dims}
+    assert joined["n"] == "" and "not the first axis" in joined["k"]
+    assert "softmax" in next(d.joined for d in weir.compile(JOINED).dims if d.name == "n")
+
+
+def test_engines_are_not_imported():
+    """weir, weir.ray and weir.spark need neither ray nor pyspark before a function of theirs is called."""
+    code = """
+import sys
+import weir
+assert "weir.ray" not in sys.modules and "weir.spark" not in sys.modules
+weir.ray.Predictor, weir.spark.udf
+import weir.ray, weir.spark
+assert not {"ray", "pyspark", "pyarrow", "pandas"} & set(sys.modules)
+try:
+    weir.none
+except AttributeError:
+    pass
+"""
+    subprocess.run([sys.executable, "-P", "-c", code], check=True, timeout=120)
