@@ -143,7 +143,11 @@ func wordAfter(text string) bool {
 }
 
 // prepare makes the pieces of a text: normalised, with the added tokens found, and cut into words.
-func (t *Tokenizer) prepare(s *scratch, text string) error {
+//
+// Without whole, only the text of the pieces matters.
+func (t *Tokenizer) prepare(s *scratch, text string, whole bool) error {
+	s.text.blind = !whole && !t.places
+	s.part.blind = s.text.blind
 	s.text.limit(len(text))
 	s.part.limit(len(text))
 	s.text.reset(text, 0)
@@ -200,8 +204,12 @@ func (t *Tokenizer) normalizePieces(s *scratch) error {
 			if err := t.normalizer.normalize(part, s); err != nil {
 				return err
 			}
+			whole.reserve(len(part.s))
 			whole.out = append(whole.out, part.s...)
 			for i := range len(part.s) {
+				if whole.blind {
+					break
+				}
 				whole.to = append(whole.to, part.at(i))
 			}
 			if err := whole.grown(len(whole.out)); err != nil {

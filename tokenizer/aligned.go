@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"slices"
 	"unicode/utf8"
 	"unsafe"
 )
@@ -25,6 +26,7 @@ type aligned struct {
 	s     string
 	base  int
 	align []span
+	blind bool // no alignments are kept: only the text matters, and at returns any range
 
 	// The buffers: s and align are in one of each, or in the caller's memory; the next step writes the other.
 	bytes  [2][]byte
@@ -87,13 +89,35 @@ func (t *aligned) place(i int) int {
 // start begins a step: until commit, emit writes the text that replaces this one.
 func (t *aligned) start() {
 	next := 1 - t.active
-	t.out, t.to = t.bytes[next][:0], t.spans[next][:0]
+	t.out, t.to = slices.Grow(t.bytes[next][:0], len(t.s)), t.spans[next][:0]
+}
+
+// reserve makes room for n more bytes. What is too small becomes twice as large, and a step is expected to write as
+// much as it reads: append's factor of 5/4 would take and copy long texts again and again.
+func (t *aligned) reserve(n int) {
+	if more := cap(t.out) - len(t.out); more < n {
+		t.out = slices.Grow(t.out, max(n, len(t.out)))
+	}
+	if more := cap(t.to) - len(t.to); more < n && !t.blind {
+		t.to = slices.Grow(t.to, max(n, len(t.to), len(t.s)))
+	}
+}
+
+// full reports whether there may be no room for another n bytes.
+func (t *aligned) full(n int) bool {
+	return cap(t.out)-len(t.out) < n || cap(t.to)-len(t.to) < n && !t.blind
 }
 
 // emit adds a character that stands for what byte from stands for.
 func (t *aligned) emit(r rune, from int) {
+	if t.full(utf8.UTFMax) {
+		t.reserve(utf8.UTFMax)
+	}
 	n := len(t.out)
 	t.out = utf8.AppendRune(t.out, r)
+	if t.blind {
+		return
+	}
 	at := t.at(from)
 	for ; n < len(t.out); n++ {
 		t.to = append(t.to, at)
@@ -114,7 +138,11 @@ func (t *aligned) emitLower(r rune, from int, table map[rune]rune) {
 
 // emitSpan adds text of which each byte stands for a range of the original.
 func (t *aligned) emitSpan(s string, at span) {
+	t.reserve(len(s))
 	t.out = append(t.out, s...)
+	if t.blind {
+		return
+	}
 	for range len(s) {
 		t.to = append(t.to, at)
 	}
@@ -122,7 +150,11 @@ func (t *aligned) emitSpan(s string, at span) {
 
 // copy adds a range of the text as it is.
 func (t *aligned) copy(begin, end int) {
+	t.reserve(end - begin)
 	t.out = append(t.out, t.s[begin:end]...)
+	if t.blind {
+		return
+	}
 	if t.align != nil {
 		t.to = append(t.to, t.align[begin:end]...)
 		return
@@ -145,7 +177,10 @@ func (t *aligned) commit() {
 	t.active = 1 - t.active
 	t.bytes[t.active], t.spans[t.active] = t.out, t.to
 	t.s, t.align = view(t.out), t.to
-	if t.align == nil {
+	switch {
+	case t.blind:
+		t.align = nil
+	case t.align == nil:
 		t.align = []span{}
 	}
 }
@@ -253,11 +288,7 @@ func (t *aligned) repair() {
 	for i := 0; i < len(t.s); {
 		r, _ := utf8.DecodeRuneInString(t.s[i:])
 		n := firstLength(t.s[i:])
-		before := len(t.out)
-		t.out = utf8.AppendRune(t.out, r)
-		for ; before < len(t.out); before++ {
-			t.to = append(t.to, span{int32(t.base + i), int32(t.base + i + n)})
-		}
+		t.emitSpan(string(r), span{int32(t.base + i), int32(t.base + i + n)})
 		i += n
 	}
 	t.commit()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 	"unicode/utf8"
 )
 
@@ -28,12 +29,12 @@ type bpe struct {
 
 // symbol is a part of a piece.
 type symbol struct {
-	id         int32
-	prev, next int32
-	size       int32
-	rank       uint32 // of the merge with the next symbol
-	merged     int32  // what that merge gives
+	id, size   int32
+	prev, next int32 // of a list; of an array, the rank of the merge with the next symbol, and what that merge gives
 }
+
+// rank returns the rank of the merge with the next symbol.
+func (y *symbol) rank() uint32 { return uint32(y.prev) }
 
 // merge is a merge that may be done.
 type merge struct {
@@ -86,7 +87,7 @@ func (m *bpe) tokenize(dst []token, piece string, s *modelScratch) ([]token, err
 	if len(s.symbols) <= 24 {
 		m.join(s)
 	} else {
-		m.joinLong(s)
+		dst = room(dst, m.joinLong(s))
 	}
 	at := int32(0)
 	for _, y := range s.symbols {
@@ -98,9 +99,17 @@ func (m *bpe) tokenize(dst []token, piece string, s *modelScratch) ([]token, err
 	return dst, nil
 }
 
+// longPiece is the length in bytes from which the characters of a piece are counted before memory is taken for them.
+const longPiece = 4096
+
 // begin fills the symbols with the characters of a piece.
 func (m *bpe) begin(piece string, s *modelScratch) error {
 	s.symbols = s.symbols[:0]
+	if n := len(piece); m.raw || m.fallback {
+		s.symbols = room(s.symbols, n)
+	} else if n > longPiece {
+		s.symbols = room(s.symbols, utf8.RuneCountInString(piece))
+	}
 	if m.raw {
 		for i := range len(piece) {
 			s.symbols = append(s.symbols, symbol{id: m.letters[piece[i]], size: 1})
@@ -172,10 +181,10 @@ func (m *bpe) spell(text string, s *modelScratch) bool {
 func (m *bpe) look(y []symbol, i, j int32) {
 	slot := m.merges.find(y[i].id, y[j].id)
 	if slot.key == 0 {
-		y[i].rank = noRank
+		y[i].prev = -1 // noRank
 		return
 	}
-	y[i].rank, y[i].merged = slot.rank, slot.merged
+	y[i].prev, y[i].next = int32(slot.rank), slot.merged
 }
 
 // join does the merges of a few symbols: it looks for the first one in the list again and again.
@@ -188,14 +197,14 @@ func (m *bpe) join(s *modelScratch) {
 	for n > 1 {
 		best, at := uint32(noRank), int32(0)
 		for i := int32(0); i+1 < n; i++ {
-			if y[i].rank < best {
-				best, at = y[i].rank, i
+			if rank := y[i].rank(); rank < best {
+				best, at = rank, i
 			}
 		}
 		if best == noRank {
 			break
 		}
-		y[at].id = y[at].merged
+		y[at].id = y[at].next
 		y[at].size += y[at+1].size
 		copy(y[at+1:n], y[at+2:n])
 		n--
@@ -209,10 +218,11 @@ func (m *bpe) join(s *modelScratch) {
 	s.symbols = y[:n]
 }
 
-// joinLong does the merges of many symbols, with a heap of those that may be done.
-func (m *bpe) joinLong(s *modelScratch) {
+// joinLong does the merges of many symbols, with a heap of those that may be done. It returns how many are left.
+func (m *bpe) joinLong(s *modelScratch) (kept int) {
 	y := s.symbols
-	s.queue = s.queue[:0]
+	kept = len(y)
+	s.queue = slices.Grow(s.queue[:0], len(y))
 	last := int32(len(y)) - 1
 	for i := range y {
 		y[i].prev, y[i].next = int32(i)-1, int32(i)+1
@@ -236,6 +246,7 @@ func (m *bpe) joinLong(s *modelScratch) {
 		left.id = top.merged
 		left.size += right.size
 		right.size = 0
+		kept--
 		left.next = right.next
 		if left.next >= 0 {
 			y[left.next].prev = top.at
@@ -249,6 +260,7 @@ func (m *bpe) joinLong(s *modelScratch) {
 			}
 		}
 	}
+	return kept
 }
 
 func (a merge) before(b merge) bool { return a.rank < b.rank || a.rank == b.rank && a.at < b.at }

@@ -81,7 +81,7 @@ func (t *Tokenizer) run(s *scratch, e *encoded, text string, whole bool) error {
 	if t.sentence != nil {
 		return t.runSentence(s, e, text, whole)
 	}
-	if err := t.prepare(s, text); err != nil {
+	if err := t.prepare(s, text, whole); err != nil {
 		return err
 	}
 	for i, p := range s.pieces {
@@ -94,6 +94,7 @@ func (t *Tokenizer) run(s *scratch, e *encoded, text string, whole bool) error {
 				return err
 			}
 		}
+		e.ids = room(e.ids, len(s.tokens))
 		for _, k := range s.tokens {
 			e.ids = append(e.ids, k.id)
 		}
@@ -106,6 +107,7 @@ func (t *Tokenizer) run(s *scratch, e *encoded, text string, whole bool) error {
 
 // describe adds what an encoding says of the tokens of a piece.
 func (t *Tokenizer) describe(s *scratch, e *encoded, p piece, word int) {
+	e.at, e.words = room(e.at, len(s.tokens)), room(e.words, len(s.tokens))
 	for _, k := range s.tokens {
 		at := Span{int(k.begin), int(k.end)}
 		if begin, end := int(p.begin+k.begin), int(p.begin+k.end); end <= int(p.end) && begin < end {
@@ -120,6 +122,7 @@ func (t *Tokenizer) describe(s *scratch, e *encoded, p piece, word int) {
 		if !t.trims {
 			continue
 		}
+		e.trims = room(e.trims, 1)
 		switch {
 		case p.token >= 0:
 			e.trims = append(e.trims, trimOf(s.text.s[p.begin:p.end]))

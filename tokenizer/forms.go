@@ -21,7 +21,7 @@ type form struct {
 type mark struct {
 	r      rune
 	class  uint8
-	change int
+	change int32
 }
 
 // pair is two characters that compose.
@@ -104,6 +104,7 @@ type forming struct {
 	from    []int32 // where the characters begin that were added and not yet written, or became part of others
 	written int     // how many of them were written, as the reference counts
 	pending []mark
+	sorted  []mark // memory for order
 	table   map[pair]rune
 
 	composee    mark
@@ -127,9 +128,16 @@ func (w *forming) begin(t *aligned, f form) {
 	t.start()
 }
 
+// add adds where a character begins. Without alignments, that there is one is enough.
+func (w *forming) add(at int) {
+	if len(w.from) == 0 || !w.text.blind {
+		w.from = push(w.from, int32(at))
+	}
+}
+
 // decompose adds the decomposition of the character r, which begins at a byte of the text.
 func (w *forming) decompose(r rune, at int, table *classTable) {
-	w.from = append(w.from, int32(at))
+	w.add(at)
 	if r < utf8.RuneSelf || !table.is(r, classComposed) {
 		w.push(mark{r, 0, 0})
 		return
@@ -148,7 +156,7 @@ func (w *forming) decompose(r rune, at int, table *classTable) {
 		w.push(mark{r, properties.CCC(), 0})
 		return
 	}
-	change := 0
+	change := int32(0)
 	for b := w.dec; len(b) > 0; change = 1 {
 		d, n := utf8.DecodeRune(b)
 		class := uint8(0)
@@ -174,12 +182,37 @@ func (w *forming) push(m mark) {
 	if m.class == 0 {
 		w.flushPending()
 	}
-	w.pending = append(w.pending, m)
+	w.pending = push(w.pending, m)
+}
+
+// fewMarks is the most marks that are sorted by comparing them.
+const fewMarks = 32
+
+// order sorts what is pending by classes; those of a class keep their order.
+func (w *forming) order() {
+	list := w.pending
+	if len(list) <= fewMarks {
+		slices.SortStableFunc(list, func(a, b mark) int { return int(a.class) - int(b.class) })
+		return
+	}
+	var places [257]int // where the marks of a class go, at the class plus 1
+	for _, m := range list {
+		places[int(m.class)+1]++
+	}
+	for class := range 256 {
+		places[class+1] += places[class]
+	}
+	sorted := slices.Grow(w.sorted[:0], len(list))[:len(list)]
+	for _, m := range list {
+		sorted[places[m.class]] = m
+		places[m.class]++
+	}
+	w.pending, w.sorted = sorted, list
 }
 
 func (w *forming) flushPending() {
 	if len(w.pending) > 1 {
-		slices.SortStableFunc(w.pending, func(a, b mark) int { return int(a.class) - int(b.class) })
+		w.order()
 	}
 	for _, m := range w.pending {
 		if w.compose {
@@ -213,7 +246,7 @@ func (w *forming) join(m mark) {
 		w.composee, w.composing = m, true
 		return
 	}
-	w.behind = append(w.behind, m)
+	w.behind = push(w.behind, m)
 	w.class = int(m.class)
 }
 
@@ -242,7 +275,10 @@ func (w *forming) put(m mark) {
 	if m.change > 0 {
 		at = max(w.written-1, 0)
 	} else {
-		w.written += 1 - m.change
+		w.written += 1 - int(m.change)
+	}
+	if w.text.blind {
+		at = 0
 	}
 	if w.strip && classes().is(m.r, classAccent) {
 		return

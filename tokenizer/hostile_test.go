@@ -145,7 +145,7 @@ func TestHostile(t *testing.T) {
 		}
 		start = time.Now()
 		used = allocated(func() { _, err = k.Encode(c.text, Options{}) })
-		if used > uint64(len(c.text))*textFactor+textConstant || time.Since(start) > 20*time.Second {
+		if used > uint64(len(c.text))*encodingFactor+textConstant || time.Since(start) > 20*time.Second {
 			t.Errorf("%s: a text of %d bytes takes %d, and %v", name, len(c.text), used, time.Since(start))
 		}
 		if (err != nil) != c.refuse || err != nil && !errors.Is(err, diag.ErrInput) {

@@ -90,7 +90,12 @@ func (b *bertNormalizer) general(t *aligned, w *forming) {
 				if len(w.from) > 0 {
 					w.flush()
 				}
-				t.out, t.to = append(t.out, c), append(t.to, t.at(i))
+				if t.full(1) {
+					t.reserve(1)
+				}
+				if t.out = append(t.out, c); !t.blind {
+					t.to = append(t.to, t.at(i))
+				}
 			}
 			i++
 			continue

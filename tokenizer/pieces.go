@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"slices"
 	"unicode/utf8"
 )
 
@@ -39,6 +40,18 @@ type scratch struct {
 	longest int   // the bytes of the longest text that was encoded
 }
 
+// push is append for lists that may be long.
+func push[T any](list []T, x T) []T { return append(room(list, 1), x) }
+
+// room returns a list with room for n more elements. A list that is full becomes twice as large or more: append's
+// factor of 5/4 would take and copy long lists again and again.
+func room[T any](list []T, n int) []T {
+	if cap(list)-len(list) < n {
+		list = slices.Grow(list, max(n, len(list)))
+	}
+	return list
+}
+
 // split replaces the pieces that are not tokens by those that f adds to next.
 func (s *scratch) split(f func(s *scratch, p piece)) {
 	s.next = s.next[:0]
@@ -47,6 +60,7 @@ func (s *scratch) split(f func(s *scratch, p piece)) {
 			s.next = append(s.next, p)
 			continue
 		}
+		s.next = room(s.next, int(p.end-p.begin)/4)
 		f(s, p)
 	}
 	s.pieces, s.next = s.next, s.pieces
@@ -124,7 +138,7 @@ func (s *scratch) cut(base int, how behavior) {
 
 // find fills matches with those of a pattern in a text, and with what is between them.
 func (s *scratch) find(text string, pattern *finder, invert bool) {
-	s.matches = s.matches[:0]
+	s.matches = room(s.matches[:0], len(text)/4)
 	done := 0
 	w := pattern.walk(text)
 	for {
@@ -153,7 +167,7 @@ func (s *scratch) fail(err error) {
 
 // findCharacters fills matches with the characters for which is says so, one by one, and with what is between them.
 func (s *scratch) findCharacters(text string, is func(r rune) bool) {
-	s.matches = s.matches[:0]
+	s.matches = room(s.matches[:0], len(text)/4)
 	done := 0
 	for i, r := range text {
 		if !is(r) {

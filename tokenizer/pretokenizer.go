@@ -238,6 +238,17 @@ func (m metaspace) split(s *scratch) {
 	}
 }
 
+// places reports whether steps read the places of pieces in the original text.
+func places(p preTokenizer) bool {
+	switch p := p.(type) {
+	case stages:
+		return slices.ContainsFunc(p, places)
+	case metaspace:
+		return p.prepend == "first"
+	}
+	return false
+}
+
 // gpt2 is the pattern of ByteLevel's words.
 const gpt2 = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
 

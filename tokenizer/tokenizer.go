@@ -39,7 +39,8 @@ type Tokenizer struct {
 	exact    *matcher // of the tokens that are found in the text as it is; nil: there are none
 	normal   *matcher // of those that are found in the normalised text
 
-	pool sync.Pool // of *scratch
+	pool   sync.Pool // of *scratch
+	places bool      // a step reads the places of pieces, even if only ids are asked for
 }
 
 func newTokenizer() *Tokenizer {
@@ -136,6 +137,7 @@ func ready(t *Tokenizer, err error) (*Tokenizer, error) {
 		return nil, err
 	}
 	t.pool.New = func() any { return new(scratch) }
+	t.places = places(t.pre)
 	return t, nil
 }
 
@@ -221,7 +223,7 @@ func (t *Tokenizer) AppendIDs(dst []int32, text string, o Options) ([]int32, err
 		if cuts[0] != nil {
 			ids = ids[cuts[0][0].begin:cuts[0][0].end]
 		}
-		dst = append(dst, ids...)
+		dst = append(slices.Grow(dst, len(ids)), ids...)
 	}
 	return dst, nil
 }

@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"encoding/base64"
 	"errors"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/weirml/weir/internal/diag"
@@ -17,6 +18,7 @@ func (m *unigramModel) tokenize(dst []token, piece string, s *modelScratch) (_ [
 	if s.unigram, err = m.model.Encode(s.unigram[:0], piece, &s.lattice); err != nil {
 		return dst, err
 	}
+	dst = slices.Grow(dst, len(s.unigram))
 	for _, k := range s.unigram {
 		dst = append(dst, token{k.ID, k.Begin, k.End})
 	}
@@ -104,13 +106,13 @@ func (n precompiled) normalize(t *aligned, s *scratch) error {
 func (n precompiled) replace(t *aligned, w *forming) error {
 	w.begin(t, form{})
 	for i := range t.s {
-		w.from = append(w.from, int32(i))
+		w.add(i)
 	}
 	marks := w.pending
 	for parts := n.table.Walk(t.s); parts.Next(); {
 		before := len(marks)
 		for _, r := range parts.With {
-			marks = append(marks, mark{r: r})
+			marks = push(marks, mark{r: r})
 		}
 		if !parts.Changed {
 			continue
@@ -123,7 +125,7 @@ func (n precompiled) replace(t *aligned, w *forming) error {
 			marks[len(marks)-1-i].change = 1
 		}
 		if more < 0 && len(marks) > 0 {
-			marks[len(marks)-1].change += more
+			marks[len(marks)-1].change += int32(more)
 		}
 	}
 	for _, m := range marks {

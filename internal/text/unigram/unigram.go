@@ -111,6 +111,9 @@ type node struct {
 // maxText is the greatest length of a text, in bytes.
 const maxText = 1<<31 - 2
 
+// longText is the length in bytes from which the pieces of a text are counted before memory is taken for them.
+const longText = 4096
+
 // Encode appends the pieces of text, which must be UTF-8, to tokens. Its error is an ErrInput if a character is unknown
 // and the model has no id for those, or the text is too long. Adjacent unknown characters are one token.
 func (m *Model) Encode(tokens []Token, text string, l *Lattice) ([]Token, error) {
@@ -123,6 +126,13 @@ func (m *Model) Encode(tokens []Token, text string, l *Lattice) ([]Token, error)
 	}
 	first, unknown := len(tokens), int32(m.options.Unknown)
 	joined := !m.split()
+	if len(text) > longText {
+		n := 0
+		for end := int32(len(text)); end > 0; end = l.nodes[end].begin {
+			n++
+		}
+		tokens = slices.Grow(tokens, n)
+	}
 	for end := int32(len(text)); end > 0; {
 		n := &l.nodes[end]
 		k := len(tokens)
