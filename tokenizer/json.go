@@ -198,6 +198,9 @@ func (o object) special(name string) (int32, error) {
 // size.
 func (o object) vocabulary(name string) (*vocabulary, error) {
 	v := o.get(name)
+	if ids, ok := scanIDs(v.raw); ok {
+		return newVocabulary(ids), nil
+	}
 	ids, err := decode[map[string]int64](v, "an object of tokens and their ids")
 	if err != nil {
 		return nil, err

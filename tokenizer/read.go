@@ -414,6 +414,12 @@ func (t *Tokenizer) readBPE(o object, pre stages) (err error) {
 
 // readMerges reads the merges, as lists of two tokens or as strings with a space between them.
 func (m *bpe) readMerges(v value) error {
+	n := 0
+	if ok, _ := scanMerges(v.raw, func(int, string, string) error { n++; return nil }); ok {
+		m.merges = newMergeTable(n)
+		_, err := scanMerges(v.raw, func(i int, a, b string) error { return m.addMerge(v, i, a, b) })
+		return err
+	}
 	var pairs [][2]string
 	lists, err := decode[[][]string](v, "a list of pairs of tokens")
 	if err != nil {
@@ -441,17 +447,27 @@ func (m *bpe) readMerges(v value) error {
 	}
 	m.merges = newMergeTable(len(pairs))
 	for i, p := range pairs {
-		a, okA := m.vocabulary.ids[p[0]]
-		b, okB := m.vocabulary.ids[p[1]]
-		if len(p[1]) < len(m.prefix) || !utf8.ValidString(p[1][len(m.prefix):]) {
-			return v.fault(fmt.Sprintf("merge %d: %s does not begin with %s", i, quote(p[1]), quote(m.prefix)))
+		if err := m.addMerge(v, i, p[0], p[1]); err != nil {
+			return err
 		}
-		c, okC := m.vocabulary.ids[p[0]+p[1][len(m.prefix):]]
-		if !okA || !okB || !okC {
-			return v.fault(fmt.Sprintf("merge %d: %s, %s or what they give is not in the vocabulary", i, quote(p[0]),
-				quote(p[1])))
-		}
-		m.merges.set(a, b, uint32(i), c)
 	}
+	return nil
+}
+
+// addMerge adds merge i of a list.
+func (m *bpe) addMerge(v value, i int, first, second string) error {
+	a, okA := m.vocabulary.ids[first]
+	b, okB := m.vocabulary.ids[second]
+	if len(second) < len(m.prefix) || !utf8.ValidString(second[len(m.prefix):]) {
+		return v.fault(fmt.Sprintf("merge %d: %s does not begin with %s", i, quote(second), quote(m.prefix)))
+	}
+	var room [64]byte
+	joined := append(append(room[:0], first...), second[len(m.prefix):]...)
+	c, okC := m.vocabulary.ids[string(joined)]
+	if !okA || !okB || !okC {
+		return v.fault(fmt.Sprintf("merge %d: %s, %s or what they give is not in the vocabulary", i, quote(first),
+			quote(second)))
+	}
+	m.merges.set(a, b, uint32(i), c)
 	return nil
 }
