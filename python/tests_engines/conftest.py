@@ -36,10 +36,17 @@ def ray_session():
     import ray.data
 
     folder = tempfile.mkdtemp(prefix="weir-ray-", dir="/tmp")  # sockets have short names
-    ray.init(
-        num_cpus=CORES, object_store_memory=512 << 20, _memory=6 << 30, include_dashboard=False, _temp_dir=folder,
-        _node_ip_address="127.0.0.1", log_to_driver=False, logging_level="error",
-    )  # fmt: skip
+    for attempt in range(4):  # Ray waits 30 seconds for its own processes, which is short on a busy machine
+        try:
+            ray.init(
+                num_cpus=CORES, object_store_memory=512 << 20, _memory=6 << 30, include_dashboard=False, _temp_dir=folder,
+                _node_ip_address="127.0.0.1", log_to_driver=False, logging_level="error",
+            )  # fmt: skip
+            break
+        except Exception as error:
+            ray.shutdown()
+            if attempt == 3 or "timed out" not in str(error):
+                raise
     ray.data.DataContext.get_current().enable_progress_bars = False
     try:
         yield ray

@@ -166,10 +166,3 @@ def test_wrong_columns(made, words):
     scores = weir.spark.udf(rows.MODEL, batch_size=8).func
     with pytest.raises(weir.InputError, match=words.replace("(", r"\(").replace(")", r"\)")):
         list(scores(iter([made])))
-
-
-def test_a_wrong_column_fails_the_query(spark):
-    scores = weir.spark.udf(rows.MODEL, batch_size=8)
-    spark.conf.set("spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled", "true")
-    with pytest.raises(Exception, match="differ in length"):
-        spark.range(4, numPartitions=1).selectExpr("array_repeat(1f, int(id + 13)) x").select(scores("x")).collect()
