@@ -46,6 +46,7 @@ var configurations = []configuration{
 type trial struct {
 	build func() (*ir.Module, error)
 	args  []*tensor.Tensor
+	cpu   string // the level of the processor that loaded chooses; "": the machine's
 	// coarse is the error of the coarsest type in the module; reference sets it.
 	coarse float64
 	// unread says that the module may have results that nothing reads, entirely or in part. A program does not compute

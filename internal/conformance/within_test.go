@@ -15,7 +15,7 @@ import (
 
 // loaded returns the module as a model, with options whose ranges begin at 0.
 func (x *trial) loaded() (*weir.Model, weir.Options, error) {
-	o := weir.Options{Threads: 2, Dims: map[string]weir.Range{}}
+	o := weir.Options{CPU: x.cpu, Threads: 2, Dims: map[string]weir.Range{}}
 	m, err := x.build()
 	if err != nil {
 		return nil, o, err

@@ -33,10 +33,30 @@ func (s *squeezer) pages(body []loop.Step, margin int64) []loop.Step {
 	slices.SortStableFunc(options, func(a, b option) int {
 		return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(b.w.Data.Size(), a.w.Data.Size()))
 	})
+	for {
+		body, options = s.oneByOne(body, options, margin)
+		if s.live(body) <= s.target()-margin {
+			return body
+		}
+		next := s.inTurns(body, options)
+		if next == nil {
+			return body
+		}
+		body, options = next, slices.DeleteFunc(options, func(o option) bool { return o.w.Paged })
+	}
+}
+
+// oneByOne pages weights in the order of a list until the live bytes, plus margin, fit the budget, each only if its
+// page adds less to the live bytes than the weight takes. It returns the steps and the rest of the list. Pages can only
+// raise the peak: if those of several weights together do not, none of them does.
+func (s *squeezer) oneByOne(body []loop.Step, options []option, margin int64) ([]loop.Step, []option) {
 	peak := s.live(body)
 	for i, count := 0, 1; i < len(options) && peak > s.target()-margin; {
 		if count = min(count, len(options)-i); count > 1 {
-			if next := s.together(body, options[i:i+count], peak, margin); next != nil {
+			next := s.together(body, options[i:i+count], func(grown, _ int64) bool {
+				return grown == peak && peak > s.target()-margin
+			})
+			if next != nil {
 				body, options, count = next, slices.Delete(options, i, i+count), 2*count
 			} else {
 				count /= 2
@@ -75,13 +95,47 @@ func (s *squeezer) pages(body []loop.Step, margin int64) []loop.Step {
 		}
 		body, peak, count = c.body, grown, 2
 	}
-	return body
+	return body, options
 }
 
-// together pages all weights of a list, if they leave the peak as it is and more than the target; else it returns nil.
-// Pages can only raise the peak: if all do not, none does, and pages takes the same weights one after the other.
-func (s *squeezer) together(body []loop.Step, list []option, peak, margin int64) []loop.Step {
+// inTurns pages some of the weights of a list that save nothing one by one, because the page of each is as large as the
+// weight and adds to the peak: the pages of weights that different steps use take turns in the memory of the largest.
+// It takes the smallest weights, and as few as save anything; then oneByOne pages more beneath the same peak. It
+// returns nil if no number of them saves anything.
+func (s *squeezer) inTurns(body []loop.Step, options []option) []loop.Step {
+	list := slices.Clone(options)
+	slices.SortStableFunc(list, func(a, b option) int {
+		return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(a.w.Data.Size(), b.w.Data.Size()))
+	})
+	ways := []bool{false}
+	if slices.ContainsFunc(list, func(o option) bool { return s.inBodies(body, o.w) }) {
+		ways = append(ways, true)
+	}
+	defer func() { s.inside = false }()
+	peak := s.live(body)
+	for count := 1; count < len(list); {
+		count = min(2*count, len(list))
+		most, inside := int64(0), false
+		for _, s.inside = range ways {
+			s.together(body, list[:count], func(grown, saved int64) bool {
+				if less := saved - int64(s.budget.Calls)*(grown-peak); less > most {
+					most, inside = less, s.inside
+				}
+				return false
+			})
+		}
+		if s.inside = inside; most > 0 {
+			return s.together(body, list[:count], func(_, _ int64) bool { return true })
+		}
+	}
+	return nil
+}
+
+// together pages all weights of a list if worth reports that it is, given the peak to which they raise the live bytes,
+// and the bytes that they save. It returns nil otherwise.
+func (s *squeezer) together(body []loop.Step, list []option, worth func(peak, saved int64) bool) []loop.Step {
 	buffers, done := s.m.Buffers, s.done
+	saved := int64(0)
 	for _, o := range list {
 		c := s.pageOf(body, o.w)
 		if c == nil {
@@ -89,9 +143,10 @@ func (s *squeezer) together(body []loop.Step, list []option, peak, margin int64)
 			break
 		}
 		s.keep(c.made, c.saving)
+		saved += c.saving.Bytes
 		o.w.Paged, body = true, c.body
 	}
-	if body != nil && s.live(body) == peak && peak > s.target()-margin {
+	if body != nil && worth(s.live(body), saved) {
 		return body
 	}
 	s.name(s.m.Buffers[len(buffers):], false)

@@ -49,12 +49,18 @@ func trainingStep(layers, least int) string {
 // fewest bytes that it can take, if they are more than the budget.
 func within(t *testing.T, text string, bytes int64) (peak int64, saved []budget.Saving, least int64) {
 	t.Helper()
+	return withinCalls(t, text, bytes, 1)
+}
+
+// withinCalls is within for a number of calls at once.
+func withinCalls(t *testing.T, text string, bytes, calls int64) (peak int64, saved []budget.Saving, least int64) {
+	t.Helper()
 	m, err := ir.Parse(text, ir.ParseOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	c, err := compiler.Compile(m, compiler.Options{Machine: compiler.Portable(1),
-		Budget: &budget.Budget{Bytes: bytes, Calls: 1, Workers: 1}})
+		Budget: &budget.Budget{Bytes: bytes, Calls: int(calls), Workers: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,6 +68,7 @@ func within(t *testing.T, text string, bytes int64) (peak int64, saved []budget.
 	if err != nil {
 		t.Fatal(err)
 	}
+	peak *= calls
 	for _, b := range c.Loop.Buffers {
 		if b.Kind == loop.Weight && b.View == nil && !b.Paged {
 			peak += b.Data.Size()
