@@ -43,13 +43,13 @@ demo: build ## build the command and run it on the digits
 
 .PHONY: test
 test: SHORT := -short
-test: fresh format vet weirvet metrics serve conformance python ## all tests on this system, long ones in a short form
+test: fresh format vet weirvet metrics serve beam conformance python ## all tests on this system, long ones in a short form
 	@$(GO) run ./internal/lint/leftout -say $(ENDINGS)
 	@echo "== all tests passed; make test-all runs the long forms, other systems, drivers and Pythons, and PyTorch"
 
 # Disk for PyTorch, and an hour or more, are needed.
 .PHONY: test-all
-test-all: fresh format vet weirvet metrics serve serve-all cross test-386 test-wasm test-race second-driver conformance python torch engines-all pythons ## every test there is, whole
+test-all: fresh format vet weirvet metrics serve serve-all beam cross test-386 test-wasm test-race second-driver conformance python torch engines-all pythons ## every test there is, whole
 	@$(GO) run ./internal/lint/leftout -say $(ENDINGS)
 	@echo "   longer runs, each of which has a short form that ran: docs/robustness.md, CONTRIBUTING.md"
 	@echo "== all tests passed"
@@ -86,6 +86,7 @@ weirvet: | .cache ## the leak finder: its tests, then its verdict on this reposi
 	@cd $(VET) && $(GO) vet -vettool=../../.cache/weirvet ./...
 	@cd metrics && $(GO) vet -vettool=../.cache/weirvet ./...
 	@cd serve && $(GO) vet -vettool=../.cache/weirvet ./...
+	@cd beam && $(GO) vet -vettool=../.cache/weirvet ./...
 
 # metrics is a module of its own too: its go.work builds it against this repository.
 .PHONY: metrics
@@ -134,6 +135,12 @@ serve-all: $(SERVE_KSERVE) ## the same, and KServe's SDK (450 MB more)
 .PHONY: serve-rewrite
 serve-rewrite: $(SERVE_KSERVE) ## write the tables of docs/serving-clients.md
 	@$(MAKE) --no-print-directory serve-clients CLIENTS_FLAGS="--rewrite --kserve $(SERVE_KSERVE)/bin/python"
+
+# beam is a module of its own too.
+.PHONY: beam
+beam: ## inference on Apache Beam: the module's tests, on the runner Prism
+	@echo "== beam"
+	@cd beam && $(GO) vet ./... && $(GO) test $(SHORT) ./...
 
 # SwiftShader, of Debian's chromium-common, has other limits, other types and another compiler than the first driver.
 SWIFTSHADER := /usr/lib/chromium/vk_swiftshader_icd.json

@@ -2,6 +2,7 @@ package lint
 
 import (
 	"bytes"
+	"cmp"
 	"go/ast"
 	"go/doc"
 	"go/format"
@@ -19,7 +20,7 @@ import (
 // changes unnoticed, and checks that each has a comment.
 func TestAPI(t *testing.T) {
 	t.Chdir(root)
-	folders := []string{".", "array", "batch", "classify", "dlpack", "embed", "files", "metrics", "nn", "serve",
+	folders := []string{".", "array", "batch", "beam", "classify", "dlpack", "embed", "files", "metrics", "nn", "serve",
 		"tokenizer", "train"}
 	for _, folder := range folders {
 		t.Run(folder, func(t *testing.T) { holdAPI(t, folder) })
@@ -35,10 +36,7 @@ func holdAPI(t *testing.T, folder string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := folder
-	if folder == "." {
-		name = "weir"
-	}
+	name := cmp.Or(map[string]string{".": "weir", "beam": "beamweir"}[folder], folder)
 	all, err := doc.NewFromFiles(set, filesOf(packages[name]), path.Join("github.com/weirml/weir", folder))
 	if err != nil {
 		t.Fatal(err)

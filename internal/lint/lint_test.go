@@ -235,6 +235,8 @@ func TestRefuse(t *testing.T) {
 		{"cmd/weirvet", Module, code, false},
 		{"cmd/weir", "golang.org/x/tools/go/ssa", code, false},
 		{"cmd/weir", Module + "/cmd/weirvet/leak", code, false},
+		{"beam", Module + "/batch", code, true},
+		{"beam", us + "session", code, false},
 		{"metrics", Module, code, true},
 		{"metrics", us + "mem", code, false},
 		{"metrics", "github.com/prometheus/client_golang/prometheus", code, true},
