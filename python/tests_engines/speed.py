@@ -1,10 +1,10 @@
-"""Rows a second of the digits: one process, and the same program in Ray's actor and Spark's worker, beside an engine that does nothing.
+"""The digits in one process, and the same program in Ray's actor and in Spark's worker, beside an engine that does nothing.
 
     python speed.py [ROWS]
 
-prints a table. For each engine it gives the rows a second of the whole run, of the whole run with a function that gives zeros, and
-of the worker's calls alone; the last column compares the processor's time of these calls with that of one process, so that other
-work of the machine is left out. Seconds of an engine begin when the first worker exists.
+prints rows a second of what the engines call, without the engines. Then it prints for each engine the seconds of a run of 256 rows, which starts the worker, and of a run of all rows, both with a function that
+gives zeros and with weir. The calls of the worker alone, without its first one, are compared with one process in rows a second, and
+in rows a second of the processor's time, which leaves out the other work of the machine.
 """
 
 from __future__ import annotations
@@ -29,23 +29,25 @@ BATCH, THREADS = 256, conftest.CORES
 
 
 class Clock:
-    """Notes the time and the processor's time of calls in a file of its process."""
+    """Notes the rows, the time and the processor's time of calls in a file of its process."""
 
     def __init__(self, folder):
         self._path = pathlib.Path(folder, str(os.getpid()))
 
-    def __call__(self, function, *arguments):
+    def __call__(self, count, function, *arguments):
         wall, processor = time.monotonic(), time.process_time()
         result = function(*arguments)
+        wall, processor = time.monotonic() - wall, time.process_time() - processor
         with open(self._path, "a") as f:
-            print(time.monotonic() - wall, time.process_time() - processor, file=f)
+            print(count, wall, processor, file=f)
         return result
 
 
 def read(folder):
-    """The times of all calls together."""
-    lines = [line.split() for path in pathlib.Path(folder).iterdir() for line in path.read_text().splitlines()]
-    return sum(float(wall) for wall, _ in lines), sum(float(processor) for _, processor in lines)
+    """Rows a second of all calls but the first of each process, and those of the processor's time."""
+    lines = [line.split() for path in pathlib.Path(folder).iterdir() for line in path.read_text().splitlines()[1:]]
+    count, wall, processor = (sum(float(line[i]) for line in lines) for i in range(3))
+    return count / wall, count / processor
 
 
 class Timed(weir.ray.Predictor):
@@ -56,7 +58,7 @@ class Timed(weir.ray.Predictor):
         self._clock = Clock(folder)
 
     def __call__(self, batch):
-        return self._clock(super().__call__, batch)
+        return self._clock(len(batch["id"]), super().__call__, batch)
 
 
 class Nothing:
@@ -70,7 +72,7 @@ class Nothing:
 
 
 def loop(x):
-    """Seconds, and the processor's, of one process."""
+    """Rows a second of one process, and those of its processor's time."""
     with weir.compile(rows.DIGITS, threads=THREADS, dims={"batch": (1, BATCH)}) as program:
         program(x[:BATCH]).close()
         wall, processor = time.monotonic(), time.process_time()
@@ -79,28 +81,28 @@ def loop(x):
             y = program(x[i : i + BATCH])
             made[i : i + BATCH] = y.numpy()
             y.close()
-        return time.monotonic() - wall, time.process_time() - processor
+        return len(x) / (time.monotonic() - wall), len(x) / (time.process_time() - processor)
 
 
-def warmed(run, few, all):
-    """Seconds of a run, less those of a run of few rows."""
-    begin = time.monotonic()
-    run(few)
-    middle = time.monotonic()
-    run(all)
-    return max(1e-3, time.monotonic() - middle - (middle - begin))
+def seconds(run, *sizes):
+    """Seconds of a run of each size."""
+    told = []
+    for size in sizes:
+        begin = time.monotonic()
+        run(size)
+        told.append(time.monotonic() - begin)
+    return told
 
 
 def with_ray(x, folder):
-    """Seconds of Ray with nothing and with weir, and the times of weir's calls."""
+    """Seconds of Ray with nothing and with weir, for few rows and for all, and the speed of weir's calls."""
     import ray
     import ray.data
 
     with conftest.ray_session():
         def data(count):
-            table = {"id": numpy.arange(count), "image": x[:count]}
-            return ray.data.from_numpy(table["image"]).rename_columns({"data": "image"}).zip(
-                ray.data.from_numpy(table["id"]).rename_columns({"data": "id"})).materialize()  # fmt: skip
+            numbered = ray.data.range(count, override_num_blocks=1 + count // 20_000)
+            return numbered.map_batches(lambda batch: {"id": batch["id"], "image": rows.images(batch["id"])}).materialize()
 
         few, all = data(BATCH), data(len(x))
         arguments = weir.ray.Predictor.arguments(rows.DIGITS, batch_size=BATCH, num_cpus=THREADS)
@@ -111,9 +113,9 @@ def with_ray(x, folder):
                     pass
             return consume
 
-        nothing = warmed(run(Nothing), few, all)
+        nothing = seconds(run(Nothing), few, all)
         arguments["fn_constructor_kwargs"]["folder"] = folder
-        return nothing, warmed(run(Timed), few, all), read(folder)
+        return nothing, seconds(run(Timed), few, all), read(folder)
 
 
 def with_spark(x, folder, files):
@@ -136,7 +138,7 @@ def with_spark(x, folder, files):
 
             clock = speed.Clock(folder)
             for batch in batches:
-                yield clock(next, scores(iter([batch])))
+                yield clock(len(batch), next, scores(iter([batch])))
 
         @arrow_udf("array<float>")
         def nothing(batches: Iterator[pyarrow.Array]) -> Iterator[pyarrow.Array]:
@@ -146,22 +148,60 @@ def with_spark(x, folder, files):
         def run(function):
             return lambda name: spark.read.parquet(os.path.join(files, name)).select("id", function("x").alias("scores")).toArrow()
 
-        return warmed(run(nothing), "few", "all"), warmed(run(timed), "few", "all"), read(folder)
+        return seconds(run(nothing), "few", "all"), seconds(run(timed), "few", "all"), read(folder)
+
+
+def calls():
+    """Prints rows a second of the processor's time in one process, of the program and of what the engines call, and returns
+    the speeds of the latter in those of the program, by the rows of a run.
+    """
+    shares = {}
+    for size in (16, 64, 256):
+        x = rows.images(numpy.arange(size * (4096 // size)))
+        ids, column = numpy.arange(size), weir.spark.arrow_of([x.reshape(len(x), -1)], ["x"])
+        predictor = weir.ray.Predictor(rows.DIGITS, batch_size=size, threads=1)
+        program = predictor._worker.program
+        scores = weir.spark.udf(rows.DIGITS, batch_size=size).func
+        made = numpy.empty((size, 10), numpy.float32)
+
+        def direct(part):
+            y = program(part)
+            made[:] = y.numpy()
+            y.close()
+
+        parts = [x[i : i + size] for i in range(0, len(x), size)]
+        forms = {
+            "weir.Program": lambda: [direct(part) for part in parts],
+            "weir.ray.Predictor": lambda: [predictor({"id": ids, "image": part}) for part in parts],
+            "weir.spark.udf": lambda: list(scores(iter([column]))),
+        }
+        least = dict.fromkeys(forms, float("inf"))
+        for _ in range(20):
+            for name, form in forms.items():
+                begin = time.process_time()
+                form()
+                least[name] = min(least[name], time.process_time() - begin)
+        told = ", ".join(f"{name} {len(x) / t:.0f} ({least['weir.Program'] / t:.2f})" for name, t in least.items())
+        print(f"runs of {size} rows by 1 thread, rows a second: {told}", flush=True)
+        shares[size] = [least["weir.Program"] / least[name] for name in forms if name != "weir.Program"]
+    return shares
 
 
 def main():
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 200_000
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 300_000
     x = rows.images(numpy.arange(count))
-    wall, processor = loop(x)
-    print(f"{count} rows, runs of {BATCH} by {THREADS} threads; rows a second")
-    print(f"one process: {count / wall:.0f}")
+    calls()
+    first = loop(x)
+    print(f"{count} rows, runs of {BATCH} by {THREADS} threads")
     for name, measure in (("Ray", with_ray), ("Spark", with_spark)):
         folders = [tempfile.mkdtemp() for _ in range(2 if measure is with_spark else 1)]
-        nothing, whole, (calls, busy) = measure(x, *folders)
-        again = loop(x)
-        wall, processor = (wall + again[0]) / 2, (processor + again[1]) / 2
-        print(f"{name}: whole {count / whole:.0f}, of nothing {count / nothing:.0f}, calls alone {count / calls:.0f}: "
-              f"{wall / calls:.2f} of one process, {processor / busy:.2f} by the processor's time; one process {count / wall:.0f}", flush=True)  # fmt: skip
+        nothing, whole, calls = measure(x, *folders)
+        last = loop(x)
+        alone = [(a + b) / 2 for a, b in zip(first, last)]
+        first = last
+        print(f"{name}: {BATCH} rows and all of them: {nothing[0]:.1f} s and {nothing[1]:.1f} s of nothing, {whole[0]:.1f} s and {whole[1]:.1f} s of weir; "
+              f"rows a second: the worker's calls {calls[0]:.0f}, one process {alone[0]:.0f}: {calls[0] / alone[0]:.2f}; "
+              f"of the processor's time {calls[1]:.0f} and {alone[1]:.0f}: {calls[1] / alone[1]:.2f}", flush=True)  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ def test_killed_workers(spark, kills, tmp_path):
     from pyspark.sql.functions import arrow_udf
 
     count, folder = 100_000, rows.lives(tmp_path / "lives", kills)
-    scores = weir.spark.udf(rows.MODEL, batch_size=500).func
+    scores = weir.spark.udf(rows.MODEL, batch_size=200).func
 
     @arrow_udf("array<float>")
     def mortal(batches: Iterator[pyarrow.Array]) -> Iterator[pyarrow.Array]:
@@ -64,7 +64,7 @@ def test_killed_workers(spark, kills, tmp_path):
             yield scored
 
     spark.sparkContext.addPyFile(rows.__file__)
-    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 1000)
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 250)
     try:
         frame = spark.read.parquet(written(tmp_path / "rows", count)).repartition(40).withColumn("scores", mortal("x"))
         got, seen = gathered(frame, count)

@@ -80,11 +80,13 @@ class Worker:
 
     def arrays(self, columns: Mapping[str, Any]) -> list[Any]:
         """The inputs in order, as arrays that weir reads in place. Copies that this needs are NumPy's memory."""
-        missing = [port.name for port in self.program.inputs if port.name not in columns]
-        if missing:
-            raise InputError(f"there is no column for input {missing[0]!r}, only {', '.join(map(repr, columns))}", tensor=missing[0])
-        made = [_array(columns[port.name], port) for port in self.program.inputs]
-        if len({len(array) for array in made}) > 1:
+        made = []
+        for port in self.program.inputs:
+            if port.name not in columns:
+                names = ", ".join(map(repr, columns))
+                raise InputError(f"there is no column for input {port.name!r}, only {names}", tensor=port.name)
+            made.append(_array(columns[port.name], port))
+        if len(made) > 1 and len({len(array) for array in made}) > 1:
             raise InputError(f"the columns of one batch have {', '.join(str(len(array)) for array in made)} rows")
         return made
 
@@ -121,6 +123,10 @@ def _array(column: Any, port: Port) -> Any:
     """A column as an array for an input."""
     import numpy
 
+    if isinstance(column, numpy.ndarray) and len(column) > 0 and column.shape[1:] == port.shape[1:]:
+        flags = column.flags
+        if flags.c_contiguous and flags.aligned and column.dtype == NUMPY.get(port.dtype):
+            return column
     try:
         array = numpy.asarray(column)
         if array.dtype == object and port.dtype != "string":  # of rows

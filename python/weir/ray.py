@@ -39,18 +39,20 @@ class Predictor:
                 ports = ", ".join(map(str, self._worker.program.inputs))
                 raise InputError(f"there is no input {name!r}; the inputs are {ports}")
             self._columns[name] = column
+        self._used = set(self._columns.values())
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
         """The batch with outputs in the place of inputs. batch_format must be "numpy"."""
-        missing = [column for column in self._columns.values() if column not in batch]
-        if missing:
-            raise InputError(
-                f"the batch has no column {missing[0]!r}, only {', '.join(map(repr, batch))}. Name the column of each input: "
-                "inputs={input: column}"
-            )
-        made = self._worker.run({name: batch[column] for name, column in self._columns.items()})
-        used = set(self._columns.values())
-        kept = {name: column for name, column in batch.items() if name not in used}
+        given = {}
+        for name, column in self._columns.items():
+            if column not in batch:
+                raise InputError(
+                    f"the batch has no column {column!r}, only {', '.join(map(repr, batch))}. Name the column of each input: "
+                    "inputs={input: column}"
+                )
+            given[name] = batch[column]
+        made = self._worker.run(given)
+        kept = {name: column for name, column in batch.items() if name not in self._used}
         for name in kept:
             if name in made:
                 raise InputError(f"column {name!r} has the name of an output. Rename or drop the column before map_batches")

@@ -24,10 +24,10 @@ PROCESS = 256 << 20
 # What Spark reserves for an executor's memory outside of the heap, unless it is told otherwise.
 _OVERHEAD = 384 << 20
 
-# Spark's names of types.
+# Classes of pyspark.sql.types.
 _TYPES = {
-    "bool": "boolean", "i8": "tinyint", "i16": "smallint", "i32": "int", "i64": "bigint", "f32": "float", "f64": "double",
-    "string": "string",
+    "bool": "BooleanType", "i8": "ByteType", "i16": "ShortType", "i32": "IntegerType", "i64": "LongType", "f32": "FloatType",
+    "f64": "DoubleType", "string": "StringType",
 }  # fmt: skip
 
 
@@ -39,14 +39,14 @@ def udf(model: Any, *, batch_size: int, cores: int = 1, **options: Any) -> Any:
     struct of them. cores is the number of threads of a run, which should be spark.task.cpus; the other parameters are
     weir.compile's. See resources.
     """
+    from pyspark.sql import types
     from pyspark.sql.functions import arrow_udf
 
     worker, given = _made(model, batch_size, cores, options)
     with worker.program as program:
         outputs = program.outputs
-        several = len(outputs) > 1
-        kinds = [_type(port) for port in outputs]
-    kind = "struct<" + ", ".join(f"`{port.name}`: {k}" for port, k in zip(outputs, kinds)) + ">" if several else kinds[0]
+        made = [types.StructField(port.name, _type(port)) for port in outputs]
+    kind = types.StructType(made) if len(made) > 1 else made[0].dataType
     key = _key(given)
 
     def predict(batches: Iterator[Any]) -> Iterator[Any]:
@@ -175,11 +175,16 @@ def arrow_of(outputs: list[Any], names: list[str]) -> Any:
     return made[0] if len(made) == 1 else pyarrow.StructArray.from_arrays(made, names)
 
 
-def _type(port: Port) -> str:
+def _type(port: Port) -> Any:
     """Spark's type of an output's rows."""
+    from pyspark.sql import types
+
     if port.dtype not in _TYPES:
         raise UnsupportedError(f"output {port}: Spark has no {port.dtype}. Add a Cast to the model", tensor=port.name)
-    return "array<" * (len(port.shape) - 1) + _TYPES[port.dtype] + ">" * (len(port.shape) - 1)
+    kind: Any = getattr(types, _TYPES[port.dtype])()
+    for _ in port.shape[1:]:
+        kind = types.ArrayType(kind)
+    return kind
 
 
 def _annotated(function: Any, inputs: int) -> Any:
