@@ -373,3 +373,8 @@ def test_states_that_a_model_updates():
     results = program(*inputs, **{state.name: weir.update(mine)})
     assert results[state.state] is mine and mine.any()
     program.close()
+
+
+def test_graphs_without_torch():
+    """The list of torch.compile's graphs is empty in a process that compiles none."""
+    assert weir.graphs() == []

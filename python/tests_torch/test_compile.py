@@ -337,3 +337,30 @@ def test_windows_are_views():
             close(got, want)
             if step <= size:
                 assert got.stride() == want.stride()
+
+
+def test_storage_that_moves():
+    """Parameters whose memory is freed after a call, and allocated elsewhere before the next, as sharded ones are."""
+    model = torch.nn.Sequential(torch.nn.Linear(64, 96), torch.nn.GELU(), torch.nn.Linear(96, 8))
+    fast, x, junk, places = compiled(model), torch.randn(5, 64), [], set()
+    for _ in range(6):
+        want = model(x).detach()
+        y = fast(x)
+        close(y.detach(), want)
+        kept = [p.detach().clone() for p in model.parameters()]
+        for p in model.parameters():  # between the forward and the backward pass too
+            p.untyped_storage().resize_(0)
+        junk.append([torch.full((n,), float("nan")) for n in (64 * 96, 96, 96 * 8, 8)])  # takes the old places
+        with torch.no_grad():
+            for p, value in zip(model.parameters(), kept):
+                p.untyped_storage().resize_(value.nbytes)
+                p.detach().untyped_storage().copy_(value.untyped_storage())
+        places.add(next(model.parameters()).data_ptr())
+        model.zero_grad()
+        y.square().sum().backward()
+        got = [p.grad.clone() for p in model.parameters()]
+        model.zero_grad()
+        model(x).square().sum().backward()
+        for a, p in zip(got, model.parameters()):
+            close(a, p.grad, 1e-4)
+    assert len(places) > 1

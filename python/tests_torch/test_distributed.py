@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import copy
-import datetime
 import logging
-import os
-import time
 
 import pytest
 import torch
 import torch.distributed
-import torch.multiprocessing
 from torch.nn.parallel import DistributedDataParallel
+
+from processes import spawn
 
 WORLD = 2
 STEPS = 3
-SECONDS = 300  # the limit of a test
 
 
 class Model(torch.nn.Module):
@@ -59,9 +56,8 @@ def same(got, want, what) -> None:
     torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-6, msg=lambda text: f"{what}: {text}")
 
 
-def train(rank: int, store: str, where: str, divided: bool, parts: int, programs: int) -> None:
-    """The main function of one process. A failed assertion reaches the test."""
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+def train(rank: int, where: str, divided: bool, parts: int, programs: int) -> None:
+    """What one process does."""
     import weir._torch_program
 
     made = []
@@ -70,38 +66,32 @@ def train(rank: int, store: str, where: str, divided: bool, parts: int, programs
     torch._dynamo.config.optimize_ddp = divided
     told = Records()
     logging.getLogger("weir").addHandler(told)
-    torch.set_num_threads(1)
-    timeout = datetime.timedelta(seconds=SECONDS / 2)
-    torch.distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=WORLD, timeout=timeout)
-    try:
-        torch.manual_seed(5)  # both processes begin with the same parameters
-        plain = Model()
-        other = copy.deepcopy(plain)
-        eager = DistributedDataParallel(other)
-        if where == "around":
-            model = torch.compile(DistributedDataParallel(plain), backend="weir")
-        else:
-            model = DistributedDataParallel(torch.compile(plain, backend="weir"))
-        ours = torch.optim.SGD(plain.parameters(), lr=0.1, momentum=0.9)
-        theirs = torch.optim.SGD(other.parameters(), lr=0.1, momentum=0.9)
-        torch.manual_seed(100 + rank)  # and get different data
-        for _ in range(STEPS):
-            data = [(torch.randn(8, 12), torch.randint(5, (8,))) for _ in range(parts)]
-            step(model, ours, data)
-            step(eager, theirs, data)
-            for (name, p), q in zip(plain.named_parameters(), other.parameters()):
-                same(p.grad, q.grad, f"the gradient of {name}")
-                shared = [torch.empty_like(p.grad) for _ in range(WORLD)]
-                torch.distributed.all_gather(shared, p.grad)
-                assert all(torch.equal(g, shared[0]) for g in shared), f"the gradient of {name} differs between processes"
-            ours.step()
-            theirs.step()
+    torch.manual_seed(5)  # both processes begin with the same parameters
+    plain = Model()
+    other = copy.deepcopy(plain)
+    eager = DistributedDataParallel(other)
+    if where == "around":
+        model = torch.compile(DistributedDataParallel(plain), backend="weir")
+    else:
+        model = DistributedDataParallel(torch.compile(plain, backend="weir"))
+    ours = torch.optim.SGD(plain.parameters(), lr=0.1, momentum=0.9)
+    theirs = torch.optim.SGD(other.parameters(), lr=0.1, momentum=0.9)
+    torch.manual_seed(100 + rank)  # and get different data
+    for _ in range(STEPS):
+        data = [(torch.randn(8, 12), torch.randint(5, (8,))) for _ in range(parts)]
+        step(model, ours, data)
+        step(eager, theirs, data)
         for (name, p), q in zip(plain.named_parameters(), other.parameters()):
-            same(p.detach(), q.detach(), name)
-        assert len(made) == programs, f"weir has compiled {len(made)} graphs"
-        assert not told.messages, told.messages
-    finally:
-        torch.distributed.destroy_process_group()
+            same(p.grad, q.grad, f"the gradient of {name}")
+            shared = [torch.empty_like(p.grad) for _ in range(WORLD)]
+            torch.distributed.all_gather(shared, p.grad)
+            assert all(torch.equal(g, shared[0]) for g in shared), f"the gradient of {name} differs between processes"
+        ours.step()
+        theirs.step()
+    for (name, p), q in zip(plain.named_parameters(), other.parameters()):
+        same(p.detach(), q.detach(), name)
+    assert len(made) == programs, f"weir has compiled {len(made)} graphs"
+    assert not told.messages, told.messages
 
 
 CASES = [
@@ -114,15 +104,4 @@ CASES = [
 
 @pytest.mark.parametrize("where, divided, parts, programs", CASES)
 def test_data_parallel(tmp_path, where, divided, parts, programs):
-    if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
-        pytest.skip("this PyTorch has no gloo")
-    end = time.monotonic() + SECONDS
-    context = torch.multiprocessing.spawn(train, (str(tmp_path / "store"), where, divided, parts, programs), nprocs=WORLD, join=False)
-    try:
-        while not context.join(timeout=max(0.0, end - time.monotonic())):
-            assert time.monotonic() < end, f"the processes are not done after {SECONDS} seconds"
-    finally:
-        for process in context.processes:
-            if process.is_alive():
-                process.kill()
-            process.join()
+    spawn(WORLD, tmp_path / "store", train, where, divided, parts, programs)

@@ -17,6 +17,7 @@ from typing import Any as _Any
 from . import array_api
 from ._dtypes import DType
 from ._errors import BudgetError, ClosedError, Error, InputError, InternalError, OutOfMemoryError, UnsupportedError
+from ._graphs import Graph, GraphMemory, graphs
 from ._library import library as _weir
 from ._page import Page, plan_html
 from ._program import Dimension, Memory, Model, Port, Program, Results, compile, consume, donate, load, update
@@ -59,6 +60,8 @@ __all__ = [
     "Dimension",
     "Error",
     "Exchangeable",
+    "Graph",
+    "GraphMemory",
     "InputError",
     "InternalError",
     "Memory",
@@ -76,6 +79,7 @@ __all__ = [
     "consume",
     "donate",
     "from_dlpack",
+    "graphs",
     "load",
     "plan_html",
     "set_limit",

@@ -205,6 +205,11 @@ class Memory:
         told = self._ask(None, None)
         return {name[: -len("_formula")]: told[name] for name in told if name.endswith("_formula") and name != "peak_formula"}
 
+    @property
+    def workers(self) -> int:
+        """The number of workers, each of which takes the term scratch."""
+        return int(self._ask(None, None)["workers"])
+
     def peak(self, calls: int | None = None, **dims: int) -> int:
         """The peak in bytes for these sizes of the dimensions: peak(batch=64)."""
         return int(self._ask(calls, dims)["peak_bytes"])

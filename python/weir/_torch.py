@@ -12,7 +12,7 @@ import itertools
 import json
 import logging
 import operator
-from typing import Any, Callable, Collection, Sequence
+from typing import Any, Callable, Collection, Iterable, Sequence
 
 import torch
 import torch._dynamo.exc
@@ -23,14 +23,19 @@ from torch._export.serde import serialize
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
+from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from ._errors import Error
+from ._graphs import Graph, GraphMemory, Life, Part, note
 from ._library import library
+from ._torch_collectives import Staged, bytes_of, is_collective
 from ._torch_norms import DECOMPOSITIONS
 from ._torch_program import TYPES, Compiled, is_integer, is_number, is_view, numbers_of, sizes_of, value_of
 
 _aten = torch.ops.aten
 _log = logging.getLogger("weir")
+
+_Run = Callable[[list[Any]], list[Any]]
 
 
 @functools.cache
@@ -95,17 +100,63 @@ def _first(key: str) -> bool:
     return _told.setdefault(key, mine) is mine  # only in one of several threads
 
 
-def _whole(gm: torch.fx.GraphModule, refused: set[str], spent: Collection[int] = ()) -> Compiled:
-    """Compiles a graph as one program. The reason of a refusal is recorded by the node's name."""
-    try:
-        return Compiled(gm, spent)
-    except Error as error:
-        known = {node.name: node for node in gm.graph.nodes}
-        if error.node not in known or error.node in refused:
-            raise
-        refused.add(error.node)
-        _tell(known[error.node], error.detail)
-        raise _Refused from error
+class _Build:
+    """What a graph becomes: weir's programs, the values between them, and what torch runs."""
+
+    def __init__(self, refused: set[str]) -> None:
+        self.refused = refused
+        self.parts: list[Part] = []
+        self.operators: list[str] = []
+        self.collectives: list[str] = []
+        self.lives: list[Life] = []
+
+    def whole(self, gm: torch.fx.GraphModule, spent: Collection[int] = ()) -> Compiled:
+        """Compiles a graph as one program. The reason of a refusal is recorded by the node's name."""
+        try:
+            compiled = Compiled(gm, spent)
+        except Error as error:
+            known = {node.name: node for node in gm.graph.nodes}
+            if error.node not in known or error.node in self.refused:
+                raise
+            self.refused.add(error.node)
+            _tell(known[error.node], error.detail)
+            raise _Refused from error
+        self.parts.append(Part(compiled.program, compiled.dims))
+        return compiled
+
+    def between(self, gm: torch.fx.GraphModule, spent: Collection[int]) -> tuple[_Run, Compiled | None]:
+        """Compiles a graph without collectives, or a part of one between two of them. If it becomes one program, that is
+        returned too, and the certificate counts the program's outputs while they exist.
+        """
+        if self.missing(gm):
+            return _boxed_graph(gm, self, spent), None
+        compiled = self.whole(gm, spent)
+        sizes = [bytes_of(value_of(nodes[0])) for nodes in compiled.written()]
+        if any(symbol_is_type(s, SymT.UNBACKED_INT) for size in sizes for s in size.expression.free_symbols):
+            return _boxed(compiled.run), None  # data decide the sizes
+        self.parts[-1] = self.parts[-1]._replace(outputs=sizes)
+        return _boxed(compiled.run), compiled
+
+    def missing(self, gm: torch.fx.GraphModule) -> list[torch.fx.Node]:
+        """The nodes that weir does not compute."""
+        support = _Support(self.refused)
+        nodes = [n for n in gm.graph.nodes if n.op == "call_function" and not is_number(n)]
+        return [n for n in nodes if not support.is_node_supported({}, n)]
+
+    def left(self, nodes: Iterable[torch.fx.Node]) -> None:
+        """Records the operators that torch runs."""
+        for node in nodes:
+            if node.op != "call_function" or is_number(node) or is_view(node) or node.target is operator.getitem:
+                continue
+            (self.collectives if is_collective(node) else self.operators).append(_name(node))
+
+    def graph(self, kind: str) -> Graph:
+        """The graph for its user."""
+        graph = Graph(kind)
+        graph.operators, graph.collectives = tuple(self.operators), tuple(self.collectives)
+        graph.memory = GraphMemory(self.parts, self.lives)
+        note(graph)
+        return graph
 
 
 class _Refused(Exception):
@@ -120,40 +171,45 @@ def _spent(gm: torch.fx.GraphModule) -> set[int]:
     return {*(donated or ()), *(i for i, n in enumerate(inputs) if n.name.startswith("tangents_"))}
 
 
-def _compile_backward(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[[list[Any]], list[Any]]:
-    """Compiles a backward graph, which frees its inputs on the way."""
-    return _compile_graph(gm, example_inputs, _spent(gm))
-
-
-def _compile_graph(
-    gm: torch.fx.GraphModule, example_inputs: Sequence[Any], spent: Collection[int] = ()
-) -> Callable[[list[Any]], list[Any]]:
-    """Compiles the supported parts of a graph of AOTAutograd."""
+def _compile_graph(kind: str, gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> _Run:
+    """Compiles the supported parts of a graph of AOTAutograd. A backward graph frees its inputs on the way."""
+    spent = _spent(gm) if kind == "backward" else ()
     refused: set[str] = set()
     while True:
+        build = _Build(refused)
         try:
-            return _boxed_graph(gm, refused, spent)
+            run = _boxed_graph(gm, build, spent)
         except _Refused:
             continue
         except Exception as error:  # of weir or of torch: whatever it is, torch can run the graph
             _warn(error)
-            return _boxed_eager(gm)
+            build = _Build(refused)
+            build.left(gm.graph.nodes)
+            run = _boxed_eager(gm)
+        run.graph = build.graph(kind)  # type: ignore[attr-defined]
+        return run
 
 
-def _boxed_graph(gm: torch.fx.GraphModule, refused: set[str], spent: Collection[int]) -> Callable[[list[Any]], list[Any]]:
+def _boxed_graph(gm: torch.fx.GraphModule, build: _Build, spent: Collection[int]) -> _Run:
     """A graph of which weir computes all nodes but the refused ones, and those that it does not read."""
-    support = _Support(refused)
     nodes = [n for n in gm.graph.nodes if n.op == "call_function" and not is_number(n)]
-    missing = [n for n in nodes if not support.is_node_supported({}, n)]
+    if any(map(is_collective, nodes)):
+        build.left(filter(is_collective, nodes))
+        staged = Staged(gm, spent, build.between)
+        build.lives = staged.lives
+        return _boxed(staged.run)
+    missing = build.missing(gm)
     if not nodes:
         return _boxed_eager(gm)
     if not missing:
-        return _boxed(_whole(gm, refused, spent))
+        run, _ = build.between(gm, spent)
+        build.lives = [Life(size, 0, 0, False, True) for size in build.parts[-1].outputs or ()]
+        return run
     for node in missing:
-        if node.name not in refused:
+        if node.name not in build.refused:
             _tell(node, "weir does not read it")
-    _leave_views(gm, refused)
-    return _boxed_parts(gm, support, refused)
+    _leave_views(gm, build.refused)
+    return _boxed_parts(gm, _Support(build.refused), build)
 
 
 def _leave_views(gm: torch.fx.GraphModule, refused: set[str]) -> None:
@@ -167,19 +223,19 @@ def _leave_views(gm: torch.fx.GraphModule, refused: set[str]) -> None:
                 view = view.args[0]
 
 
-def _boxed(compiled: Compiled) -> Callable[[list[Any]], list[Any]]:
+def _boxed(compute: Callable[[list[Any]], list[Any]]) -> _Run:
     """A callable that takes its arguments' list, and clears it."""
 
     def run(args: list[Any]) -> list[Any]:
         given = list(args)
         args.clear()
-        return compiled.run(given)
+        return compute(given)
 
     run._boxed_call = True  # type: ignore[attr-defined]
     return run
 
 
-def _boxed_eager(gm: torch.fx.GraphModule) -> Callable[[list[Any]], list[Any]]:
+def _boxed_eager(gm: torch.fx.GraphModule) -> _Run:
     """A graph that torch runs."""
 
     def run(args: list[Any]) -> list[Any]:
@@ -201,7 +257,7 @@ def _after(earlier: Any, target: Callable[..., Any], *args: Any, **named: Any) -
     return target(*args, **named)
 
 
-def _boxed_parts(gm: torch.fx.GraphModule, support: _Support, refused: set[str]) -> Callable[[list[Any]], list[Any]]:
+def _boxed_parts(gm: torch.fx.GraphModule, support: _Support, build: _Build) -> _Run:
     """A graph of which weir computes some parts, and torch the rest."""
     graph = torch.fx.Graph()
     copies: dict[torch.fx.Node, torch.fx.Node] = {}
@@ -225,9 +281,10 @@ def _boxed_parts(gm: torch.fx.GraphModule, support: _Support, refused: set[str])
             single = isinstance(out.args[0], torch.fx.Node)
             if single:
                 out.args = ((out.args[0],),)
-            setattr(fused, name, _Part(_whole(module, refused), single))
+            setattr(fused, name, _Part(build.whole(module), single))
     fused.recompile()
     fused.delete_all_unused_submodules()
+    build.left(fused.graph.nodes)
     return _boxed_eager(fused)
 
 
@@ -275,9 +332,9 @@ def _decompositions() -> dict[Any, Any]:
 def backend(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], **options: Any) -> Callable[..., Any]:
     """torch.compile's backend, which the entry point "weir" names."""
     compiler = aot_autograd(
-        fw_compiler=_compile_graph,
-        bw_compiler=_compile_backward,
-        inference_compiler=_compile_graph,
+        fw_compiler=functools.partial(_compile_graph, "forward"),
+        bw_compiler=functools.partial(_compile_graph, "backward"),
+        inference_compiler=functools.partial(_compile_graph, "inference"),
         partition_fn=min_cut_rematerialization_partition,
         decompositions=_decompositions(),
     )

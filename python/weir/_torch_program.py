@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import json
 import operator
 import sys
-from typing import Any, Callable, Collection, Sequence
+from typing import Any, Callable, Collection, Mapping, Sequence
 
 import sympy
 import torch
@@ -38,7 +39,7 @@ _VIEWS = {
 }  # fmt: skip
 # Those of them whose result needs all of the memory that they view, and no more.
 _WHOLE_VIEWS = _VIEWS - {_aten.slice.Tensor, _aten.select.int, _aten.unfold.default}
-_ALIASES = {_aten.alias.default, _aten.detach.default, _aten.lift_fresh_copy.default}
+ALIASES = {_aten.alias.default, _aten.detach.default, _aten.lift_fresh_copy.default}
 # DLPack's code and bits of torch's element types.
 TYPES = {
     torch.float32: (2, 32), torch.float64: (2, 64), torch.float16: (2, 16), torch.bfloat16: (4, 16), torch.int64: (0, 64),
@@ -94,6 +95,9 @@ _ROUNDED = {
     "ToFloat", "FloatTrueDiv", "IntTrueDiv", "FloatPow", "TruncToInt", "TruncToFloat", "FloorToInt", "CeilToInt", "RoundToInt",
     "RoundDecimal",
 }  # fmt: skip
+
+
+_rounded = itertools.count()  # numbers the symbols of such expressions, which differ between programs
 
 
 def _is_rounded(expression: Any) -> bool:
@@ -365,7 +369,7 @@ class Compiled:
         for node in gm.graph.nodes:
             if node.op != "call_function" or is_number(node):
                 continue
-            if node.target in _ALIASES:
+            if node.target in ALIASES:
                 copies[node] = copies[node.args[0]]
                 continue
             copies[node] = graph.node_copy(node, lambda n: copies[n])
@@ -427,6 +431,8 @@ class Compiled:
         if isinstance(value, torch.SymFloat):
             self._float(graph, copies, node, _Float(None, {}, i))
             return
+        if not isinstance(value, (torch.Tensor, torch.SymInt, int)):  # an object, which the graph only returns
+            return
         copy = graph.placeholder(node.name)
         copy.meta["val"] = value
         copies[node] = copy
@@ -458,8 +464,10 @@ class Compiled:
                 raise UnsupportedError(f"no argument tells the size {symbol}")
             self._told(graph, f"size_{symbol}", size, symbols[symbol], symbol)
         self.named: dict[str, str] = {}  # expressions computed in floats, with the symbols that replace them
+        self.rounded: dict[str, Any] = {}  # and those expressions by symbol
         for expression in sorted((e for e in told if e.is_integer and _is_rounded(e)), key=str):
-            name = self.named[sympy.srepr(expression)] = f"w{len(self.named)}"
+            name = self.named[sympy.srepr(expression)] = f"w{next(_rounded)}"
+            self.rounded[name] = expression
             self._told(graph, f"size_{name}", _Extent(expression, self._of(expression)), told[expression], expression)
 
     def _of(self, expression: Any) -> dict[Any, _Size]:
@@ -568,6 +576,21 @@ class Compiled:
         for view in self.views:
             values.append(view(values))
         return [values[k] if isinstance(k, int) else k.constant for k in self.given]
+
+    def dims(self, known: Mapping[str, int]) -> dict[str, int]:
+        """The dimensions that are computed from others in floats, if these are known."""
+        found = {}
+        for name, expression in self.rounded.items():
+            if all(str(s) in known for s in expression.free_symbols):
+                found[name] = int(expression.xreplace({s: sympy.Integer(known[str(s)]) for s in expression.free_symbols}))
+        return found
+
+    def written(self) -> list[list[torch.fx.Node]]:
+        """The nodes of each output that the program writes."""
+        outputs: list[list[torch.fx.Node]] = [[] for _ in range(self.room)]
+        for node, (at, _) in self.computed.items():
+            outputs[at].append(node)
+        return outputs
 
     def _plan(self) -> None:
         """Finds the order of a call's values: arguments, numbers, computed tensors, and the views of results."""
