@@ -8,7 +8,9 @@ import (
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/transforms/stats"
 
+	"github.com/weirml/weir"
 	"github.com/weirml/weir/batch"
 )
 
@@ -16,28 +18,59 @@ import (
 const perBundle, bundles = 64, 4
 
 func init() {
-	register.DoFn2x0[int, func(int, []float32)](&images{})
+	RegisterKeyed[int](rgb{})
+	register.Function2x0(images)
 	register.Function2x0(sentences)
-	register.Function2x2(oneFloat)
-	register.Function2x2(noText)
-	register.Function2x0(end)
-	register.Emitter2[int, []float32]()
+	register.Function2x1(noImage)
+	register.Function2x1(noText)
+	register.Function2x1(bestClass)
+	register.Function2x1(firstFloat)
+	register.Emitter2[int, []byte]()
 	register.Emitter2[int, string]()
 }
 
-// images is a DoFn that makes the images of a bundle.
-type images struct{ Size int }
+// rgb is the codec of images of 224 × 224 pixels: bytes, for a model that takes floats.
+type rgb struct{ Input string }
 
-func (d *images) ProcessElement(first int, emit func(int, []float32)) {
+const pixels = 3 * 224 * 224
+
+func (c rgb) Inputs(image []byte) (weir.Inputs, error) {
+	x, err := weir.New(weir.F32, 1, 3, 224, 224)
+	if err != nil {
+		return nil, err
+	}
+	v, err := weir.View[float32](x)
+	if err != nil {
+		return nil, err
+	}
+	for i, b := range image {
+		v[i] = float32(b) / 255
+	}
+	return weir.Inputs{c.Input: x}, nil
+}
+
+func (rgb) Result(_ []byte, out weir.Outputs, _ string) (int, error) {
+	scores, err := weir.View[float32](out.At(0))
+	best := 0
+	for i, s := range scores {
+		if s > scores[best] {
+			best = i
+		}
+	}
+	return best, err
+}
+
+// images is a DoFn that makes the images of a bundle.
+func images(first int, emit func(int, []byte)) {
 	for i := range perBundle {
-		emit(first+i, imageOf(first+i, d.Size))
+		emit(first+i, imageOf(first+i))
 	}
 }
 
-func imageOf(number, size int) []float32 {
-	v := make([]float32, size)
+func imageOf(number int) []byte {
+	v := make([]byte, pixels)
 	for i := range v {
-		v[i] = float32((number*31+i*17)&255) / 255
+		v[i] = byte(number*31 + i*17)
 	}
 	return v
 }
@@ -54,29 +87,27 @@ func sentence(number int) string {
 	return text
 }
 
-// oneFloat and noText are what runs in the place of a model.
-func oneFloat(number int, v []float32) (int, []float32) { return number, v[:1] }
-func noText(number int, _ string) (int, []float32)      { return number, []float32{1} }
+// noImage and noText are what runs in the place of a model.
+func noImage(number int, image []byte) int { return number + len(image) }
+func noText(number int, text string) int   { return number + len(text) }
 
-// end is the end of a pipeline.
-func end(int, []float32) {}
+// bestClass and firstFloat are numbers of results.
+func bestClass(number int, class int) int         { return number + class }
+func firstFloat(number int, vector []float32) int { return number + len(vector) }
 
 // BenchmarkRunInference compares three times: of a process that only calls batch.Each, of a pipeline on Prism, and of
-// the pipeline without a model. The model is loaded beforehand. WEIR_IMAGES is an ONNX file with one input and one
-// output of f32; WEIR_MODELS has the model of texts.
+// the pipeline without a model. The model is loaded beforehand. WEIR_IMAGES is an ONNX file of images of 224 × 224
+// pixels; WEIR_MODELS has the model of texts.
 func BenchmarkRunInference(b *testing.B) {
 	b.Run("images", func(b *testing.B) {
 		path := os.Getenv("WEIR_IMAGES")
 		if path == "" {
 			b.Skip("WEIR_IMAGES is not set")
 		}
-		l := kept(b, Floats{}, path, Options{Rows: 16})
-		size := 1
-		for _, n := range l.resource.(*tensors).rowShape {
-			size *= n
-		}
-		alone(b, Floats{}, l.resource, func(i int) []float32 { return imageOf(i, size) })
-		pipelines(b, &images{size}, oneFloat, Model{Path: path}, Options{Rows: 16})
+		l := kept(b, coded[rgb, []byte, int]{}, path, Options{Rows: 16})
+		codec := rgb{l.resource.(*tensors).program.Inputs()[0].Name}
+		alone(b, coded[rgb, []byte, int]{codec}, l.resource, imageOf)
+		pipelines(b, l.resource, images, noImage, bestClass, Model{Path: path, Codec: codec}, Options{Rows: 16})
 	})
 	b.Run("texts", func(b *testing.B) {
 		found, err := filepath.Glob(filepath.Join(os.Getenv("WEIR_MODELS"), "all-minilm*"))
@@ -85,7 +116,7 @@ func BenchmarkRunInference(b *testing.B) {
 		}
 		l := kept(b, Texts{}, found[0], Options{})
 		alone(b, Texts{}, l.resource, sentence)
-		pipelines(b, sentences, noText, Model{Path: found[0]}, Options{})
+		pipelines(b, l.resource, sentences, noText, firstFloat, Model{Path: found[0]}, Options{})
 	})
 }
 
@@ -109,6 +140,7 @@ func kept(b *testing.B, w opener, path string, o Options) *loaded {
 // alone runs the elements by batch.Each.
 func alone[E, R any](b *testing.B, w worker[E, R], r resource, element func(int) E) {
 	b.Run("batch", func(b *testing.B) {
+		before, _ := r.runs()
 		for b.Loop() {
 			elements := func(yield func(E) bool) {
 				for i := range perBundle * bundles {
@@ -125,14 +157,22 @@ func alone[E, R any](b *testing.B, w worker[E, R], r resource, element func(int)
 				}
 			}
 		}
-		b.ReportMetric(float64(perBundle*bundles*b.N)/b.Elapsed().Seconds(), "rows/s")
+		report(b, r, before)
 	})
 }
 
+// report reports the rows in a second, and the program's runs.
+func report(b *testing.B, r resource, before int64) {
+	b.ReportMetric(float64(perBundle*bundles*b.N)/b.Elapsed().Seconds(), "rows/s")
+	runs, _ := r.runs()
+	b.ReportMetric(float64(runs-before)/float64(b.N), "runs")
+}
+
 // pipelines runs the elements on Prism, with the model and without.
-func pipelines(b *testing.B, elements, nothing any, m Model, o Options) {
+func pipelines(b *testing.B, r resource, elements, nothing, number any, m Model, o Options) {
 	for _, name := range []string{"beam", "no-model"} {
 		b.Run(name, func(b *testing.B) {
+			before, _ := r.runs()
 			for b.Loop() {
 				p, s := beam.NewPipelineWithRoot()
 				var firsts []int
@@ -142,13 +182,14 @@ func pipelines(b *testing.B, elements, nothing any, m Model, o Options) {
 				col := beam.ParDo(s, elements, beam.Reshuffle(s, beam.CreateList(s, firsts)))
 				if name == "beam" {
 					col, _ = RunInference(s, col, m, o)
+					col = beam.ParDo(s, number, col)
 				} else {
 					col = beam.ParDo(s, nothing, col)
 				}
-				beam.ParDo0(s, end, col)
+				stats.Sum(s, col)
 				run(b, p)
 			}
-			b.ReportMetric(float64(perBundle*bundles*b.N)/b.Elapsed().Seconds(), "rows/s")
+			report(b, r, before)
 		})
 	}
 }

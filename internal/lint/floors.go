@@ -282,6 +282,7 @@ var rooms = []Room{
 			"github.com/apache/beam/sdks/v2/go/pkg/beam/runners/universal",
 			"github.com/apache/beam/sdks/v2/go/pkg/beam/runners/universal/extworker",
 			"github.com/apache/beam/sdks/v2/go/pkg/beam/testing/passert",
+			"github.com/apache/beam/sdks/v2/go/pkg/beam/transforms/stats",
 			"github.com/apache/beam/sdks/v2/go/pkg/beam/x/beamx"}},
 
 	{Floor: 14, Name: "lint", Purpose: "this table, and the tests that enforce it"},
