@@ -152,4 +152,42 @@ try:
 except AttributeError:
     pass
 """
-    subprocess.run([sys.executable, "-P", "-c", code], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", code], cwd=pathlib.Path(__file__).parent, check=True, timeout=120)
+
+
+KINDS = text("""  main @main(%i: i8[n], %f: f32[n], %b: bool[n]) {
+    %j: i8[n] = add(%i, %i)
+    %g: f32[n] = add(%f, %f)
+    %c: bool[n] = not(%b)
+    return %j, %g, %c
+  }""").replace(b"  dim k in [1, 1000]\n", b"")
+
+
+def test_json():
+    """Ray Serve's bodies of JSON become arrays of the inputs' types, or errors."""
+    worker = _worker.Worker(KINDS, 4)
+
+    def columns(**body):
+        return weir.ray._columns(body, worker)
+
+    got = worker.run(columns(i=[1, -2], f=[1, 2.5], b=[True, False]))
+    assert got["j"].tolist() == [2, -4] and got["g"].tolist() == [2, 5] and got["c"].tolist() == [False, True]
+    assert [len(a) for a in worker.run(columns(i=[], f=[], b=[])).values()] == [0, 0, 0]
+    for body in ({"i": [1.5]}, {"i": [200]}, {"i": [2**70]}, {"f": ["a"]}, {"f": [[1], [1, 2]]}, {"f": {"x": 1}}, {"b": [1]}, {"z": [1]}):
+        with pytest.raises((ValueError, TypeError)):
+            columns(**body)
+    for body in ([], 1, None, "i"):
+        with pytest.raises(weir.InputError, match="JSON object"):
+            weir.ray._columns(body, worker)
+
+
+def test_requests_together():
+    """Requests that share runs get their own rows, whatever their number and the shape of their rows."""
+    worker = _worker.Worker(ROWS, 5, dims={"k": (1, 9)})
+    rng = numpy.random.default_rng(5)
+    requests = []
+    for _ in range(40):
+        count, k = rng.integers(0, 12), rng.integers(1, 4)
+        requests.append([rng.random((count, k), numpy.float32), rng.random(count, numpy.float32)])
+    for (x, y), answer in zip(requests, weir.ray.joined(worker, requests)):
+        assert numpy.array_equal(answer["double"], x + x) and numpy.array_equal(answer["square"], y * y)

@@ -188,4 +188,11 @@ def _columns(body: Any, worker: Worker) -> dict[str, Any]:
     unknown = [name for name in body if name not in kinds]
     if unknown:
         raise InputError(f"there is no input {unknown[0]!r}; the inputs are {', '.join(map(str, worker.program.inputs))}")
-    return {name: numpy.asarray(value, dtype=kinds[name]) for name, value in body.items()}
+    made = {}
+    for name, value in body.items():
+        array, kind = numpy.asarray(value), kinds[name]
+        whole = array.dtype.kind in "iu" and numpy.dtype(kind).kind in "iu"
+        made[name] = array.astype(kind, casting="unsafe" if whole or not array.size else "same_kind")
+        if whole and not (made[name] == array).all():
+            raise InputError(f"the numbers for input {name!r} are outside of {kind}", tensor=name)
+    return made
