@@ -104,6 +104,7 @@ func init() {
 	register.Function2x0(appears)
 	register.Emitter2[beam.EventTime, string]()
 	register.Function1x1(versionOf)
+	register.Function2x1(keyedVersion)
 	register.Function1x2(pixelsOf)
 	register.Function2x1(bestOf)
 	register.Function1x2(keyOf)
@@ -223,15 +224,25 @@ func settled(t testing.TB) {
 	t.Errorf("the process still holds models: %+v, %d slots", weir.Usage(), len(ours.slots))
 }
 
-// TestEqual compares the results of many bundles with one program's, and the process's memory with the certificate.
+// TestEqual compares the results of several transforms, which run at the same time, with one program's, and the process's
+// memory with the certificate: all bundles share one program.
 func TestEqual(t *testing.T) {
 	defer settled(t)
-	const hundreds = 20
+	const hundreds, branches = 20, 4
 	p, s := beam.NewPipelineWithRoot()
-	results, failures := RunInference(s, firsts(s, hundreds), Model{Path: modelFile(t, "digits.onnx"),
-		Codec: digits{-1, -1}}, Options{Rows: 16})
-	passert.Equals(s, beam.ParDo(s, digitOf, results), expected(t, hundreds*hundred)...)
-	passert.Empty(s, failures)
+	path := modelFile(t, "digits.onnx")
+	var all []beam.PCollection
+	for i := range branches {
+		var list []int
+		for first := i * hundreds / branches; first < (i+1)*hundreds/branches; first++ {
+			list = append(list, hundred*first)
+		}
+		pictures := beam.ParDo(s, numbered, beam.Reshuffle(s, beam.CreateList(s, list)))
+		results, failures := RunInference(s, pictures, Model{Path: path, Codec: digits{-1, -1}}, Options{Rows: 16})
+		passert.Empty(s, failures)
+		all = append(all, results)
+	}
+	passert.Equals(s, beam.ParDo(s, digitOf, beam.Flatten(s, all...)), expected(t, hundreds*hundred)...)
 	begun = func() { mem.ResetPeaks() }
 	result := run(t, p)
 	begun = nil
@@ -239,11 +250,12 @@ func TestEqual(t *testing.T) {
 	most := peak[mem.Weights] + peak[mem.Code] + peak[mem.Arena] + peak[mem.Outputs] + peak[mem.Scratch]
 	ours.mu.Lock()
 	var err error
-	var certificate, all int64
+	var certificate, whole int64
 	var padding int64 // the weights' block is of whole lines of 64 bytes
 	var formula string
-	models := 0
+	models, dofns := 0, 0
 	for _, slot := range ours.slots {
+		dofns += slot.holders
 		for _, l := range slot.models {
 			models++
 			r := l.resource.(*tensors)
@@ -251,19 +263,22 @@ func TestEqual(t *testing.T) {
 				t.Fatal(err)
 			}
 			padding = -padding & 63
-			certificate, all, formula = r.batcher.Memory().Program, l.bytes(), r.program.Memory().String()
+			certificate, whole, formula = r.batcher.Memory().Program, l.bytes(), r.program.Memory().String()
 		}
 	}
 	ours.mu.Unlock()
 	if models != 1 {
 		t.Errorf("the process has %d programs", models)
 	}
+	if dofns < branches {
+		t.Errorf("the process had %d DoFns, fewer than transforms", dofns)
+	}
 	if most -= padding; most != certificate {
 		t.Errorf("the process held %d bytes of the program, %v by kind; the certificate has %d: %s", most, peak,
 			certificate, formula)
 	}
-	if most += peak[mem.Tensors]; most > all {
-		t.Errorf("the process held %d bytes with the inputs, the certificate has %d", most, all)
+	if most += peak[mem.Tensors]; most > whole {
+		t.Errorf("the process held %d bytes with the inputs, the certificate has %d", most, whole)
 	}
 	m := metricsOf(result)
 	t.Log(m)
@@ -421,6 +436,26 @@ func TestVersions(t *testing.T) {
 	passert.Empty(s, beam.WindowInto(s, window.NewGlobalWindows(), beam.ParDo(s, failureText, failures)))
 	run(t, p)
 }
+
+// TestKeyedVersions has no other model than those of the side input, and pairs.
+func TestKeyedVersions(t *testing.T) {
+	defer settled(t)
+	p, s := beam.NewPipelineWithRoot()
+	versions := beam.Create(s, modelFile(t, "1.onnx"), modelFile(t, "2.onnx"))
+	results, failures := RunInference(s, beam.ParDo(s, keyOf, firsts(s, 1)), Model{Versions: versions,
+		Codec: digits{3, -1}}, Options{})
+	var want []any
+	for i := range hundred {
+		if i != 3 {
+			want = append(want, fmt.Sprint("key ", i, " 2.onnx"))
+		}
+	}
+	passert.Equals(s, beam.ParDo(s, keyedVersion, results), want...)
+	passert.Equals(s, beam.ParDo(s, keyedFailure, failures), "key 3 input")
+	run(t, p)
+}
+
+func keyedVersion(key string, l Label) string { return key + " " + l.Model }
 
 // appears gives a path the time that its text begins with.
 func appears(text string, emit func(beam.EventTime, string)) {
