@@ -224,8 +224,8 @@ func settled(t testing.TB) {
 	t.Errorf("the process still holds models: %+v, %d slots", weir.Usage(), len(ours.slots))
 }
 
-// TestEqual compares the results of several transforms, which run at the same time, with one program's, and the process's
-// memory with the certificate: all bundles share one program.
+// TestEqual compares the results of several transforms, which run at the same time, with one program's, and the
+// process's memory with the certificate: all bundles share one program.
 func TestEqual(t *testing.T) {
 	defer settled(t)
 	const hundreds, branches = 20, 4
