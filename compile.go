@@ -62,15 +62,20 @@ func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choi
 // So a budget of the bytes that the certificate of a program for all sizes states for some of them is never refused: it
 // is the same program, as compiling is deterministic, and its weights alone take no more, so that Options.Most of the
 // compiler does not end it.
-// If this program does not fit either, compileAsDeclared returns the error with the smaller budget that works.
+// If this program does not fit either, compileAsDeclared returns the error with the smaller budget that works, which is
+// the same for every budget that is refused.
 func compileAsDeclared(ctx context.Context, m *Model, o Options, choices compiler.Choices,
 	refused error) (*Program, error) {
-	p, _, err := compileWithin(ctx, m, o, choices, attempt{declared: true})
+	var before, now *Error
+	most := o.Budget
+	if errors.As(refused, &before) {
+		most = max(most, before.Budget)
+	}
+	p, _, err := compileWithin(ctx, m, o, choices, attempt{declared: true, most: most})
 	if p != nil {
 		return p, nil
 	}
-	var before, now *Error
-	if errors.As(refused, &before) && errors.As(err, &now) && errors.Is(err, ErrBudget) && now.Budget > 0 &&
+	if before != nil && errors.As(err, &now) && errors.Is(err, ErrBudget) && now.Budget > 0 &&
 		(before.Budget == 0 || now.Budget < before.Budget) {
 		return nil, err
 	}
@@ -105,6 +110,7 @@ func compileDirect(ctx context.Context, m *Model, o Options, choices compiler.Ch
 type attempt struct {
 	stricter int64 // the budget less the limit that the compiler gets
 	declared bool  // the compiler gets the model's own ranges of the dimensions, and no limit
+	most     int64 // see Most of the compiler's options
 }
 
 // compileWithin compiles once. If the program exceeds a budget, beyond says by how much.
@@ -288,7 +294,7 @@ func (p *Program) compileModule(ctx context.Context, from sources.Model, o Optio
 		return err
 	}
 	p.compiled, err = compiler.Compile(module, compiler.Options{Machine: machine, Tight: tight, Budget: budget,
-		Planned: func(c *compiler.Compiled) error { return p.planned(ctx, c) }, Most: p.most(),
+		Planned: func(c *compiler.Compiled) error { return p.planned(ctx, c) }, Most: p.how.most,
 		ReorderOnly: o.Exact, Precision: o.Precision, Folder: o.PageFolder, Files: m.files, Choices: choices,
 		Reference: p.target == Reference, Names: names, Written: from.Written(), After: o.Stage, FullStage: o.WholeStage,
 		Progress: func(p compiler.Progress) {
@@ -309,14 +315,6 @@ func (p *Program) compileModule(ctx context.Context, from sources.Model, o Optio
 		p.proved = append(p.proved, Condition{labels.Cond(r.Cond).String(), r.From})
 	}
 	return nil
-}
-
-// most returns the bytes that the weights of a program may take that is compiled without savings; 0: any number.
-func (p *Program) most() int64 {
-	if p.how.declared {
-		return p.options.Budget
-	}
-	return 0
 }
 
 // planned checks the budget of a program for the host as soon as its memory is planned, and then asks its account.

@@ -231,8 +231,9 @@ func (k *search) onlyPages() bool {
 }
 
 // squeezed is squeeze with entire weights paged and, if that is not enough, with smaller and smaller pieces of them:
-// only with sizes that may be enough or, if none may be, with the largest of those that may take the fewest bytes. It
-// returns the fewest bytes reached. If they are enough, or fewer than any strategy's before in a search for the fewest,
+// only with sizes that may be enough or, if none may be, with those that may take the fewest bytes, from the largest
+// for as long as smaller ones take fewer, such as with less code for pieces of equal sizes. It returns the fewest bytes
+// reached. If they are enough, or fewer than any strategy's before in a search for the fewest,
 // the module has the changes, and w the size of pieces.
 func (k *search) squeezed(w *strategy) (least int64, err error) {
 	sizes := []int64{w.most}
@@ -263,10 +264,11 @@ func (k *search) squeezed(w *strategy) (least int64, err error) {
 	}
 	before := k.snapshot()
 	var best *state
+	lowered := true // the last size that was tried took fewer bytes than those before it
 	for i, most := range sizes {
 		switch {
 		case len(sizes) == 1:
-		case hopeless && (bounds[most] >= k.least-code || i > 0 && bounds[most] == bounds[sizes[i-1]]),
+		case hopeless && (bounds[most] >= k.least-code || i > 0 && bounds[most] == bounds[sizes[i-1]] && !lowered),
 			!hopeless && (bounds[most] > k.budget.Bytes || i > 0 && sizes[i-1] == 0 && least > 0 && most >= k.page):
 			continue
 		}
@@ -276,7 +278,7 @@ func (k *search) squeezed(w *strategy) (least int64, err error) {
 		if err != nil {
 			return 0, err
 		}
-		if least == 0 || total < least {
+		if lowered = least == 0 || total < least; lowered {
 			least = total
 		}
 		if total <= k.budget.Bytes {
