@@ -53,7 +53,6 @@ func TestBounds(t *testing.T) {
 			t.Errorf("%s: %d tokens: %v", c.name, c.most, err)
 			continue
 		}
-		defer m.Close()
 		long := strings.Repeat("the ", 3*c.most)
 		ids, _, err := m.Tokens(nil, "", long)
 		if err != nil || len(ids) != c.most {
@@ -62,6 +61,7 @@ func TestBounds(t *testing.T) {
 		if _, err := m.Embed(t.Context(), []string{long, "the", ""}); err != nil {
 			t.Errorf("%s: %v", c.name, err)
 		}
+		m.Close()
 	}
 }
 
