@@ -41,6 +41,7 @@ func (c rgb) Inputs(image []byte) (weir.Inputs, error) {
 	}
 	v, err := weir.View[float32](x)
 	if err != nil {
+		x.Close()
 		return nil, err
 	}
 	for i, b := range image {

@@ -49,7 +49,7 @@ func exitCases(dir, m, foreign string, write func(name, text string) string) []e
 		{"plan " + digits + " --kubernetes", 1, "such as --dim batch=1..32"},
 		{"plan " + digits + " --kubernetes --dim batch=2", 0, "kind: Deployment"},
 		{"plan " + m + " --kubernetes=kserve --dim batch=2", 0, "kind: InferenceService"},
-		{"plan " + digits + " --kubernetes=helm", 2, "the forms are deployment, kserve and seldon"},
+		{"plan " + digits + " --kubernetes=helm", 2, "the forms are deployment, kserve, seldon and job"},
 		{"plan " + digits + " --kubernetes --dim batch=2 --storage s3://b", 2, "pvc://CLAIM"},
 		{"plan " + digits + " --kubernetes --actual", 2, "without --html, --diff and --actual"},
 		{"plan " + table + " --kubernetes", 2, "--kubernetes is of a model"},
