@@ -195,13 +195,13 @@ def main():
     print(f"{count} rows, runs of {BATCH} by {THREADS} threads")
     for name, measure in (("Ray", with_ray), ("Spark", with_spark)):
         folders = [tempfile.mkdtemp() for _ in range(2 if measure is with_spark else 1)]
-        nothing, whole, calls = measure(x, *folders)
+        nothing, whole, inner = measure(x, *folders)
         last = loop(x)
         alone = [(a + b) / 2 for a, b in zip(first, last)]
         first = last
         print(f"{name}: {BATCH} rows and all of them: {nothing[0]:.1f} s and {nothing[1]:.1f} s of nothing, {whole[0]:.1f} s and {whole[1]:.1f} s of weir; "
-              f"rows a second: the worker's calls {calls[0]:.0f}, one process {alone[0]:.0f}: {calls[0] / alone[0]:.2f}; "
-              f"of the processor's time {calls[1]:.0f} and {alone[1]:.0f}: {calls[1] / alone[1]:.2f}", flush=True)  # fmt: skip
+              f"rows a second: the worker's calls {inner[0]:.0f}, one process {alone[0]:.0f}: {inner[0] / alone[0]:.2f}; "
+              f"of the processor's time {inner[1]:.0f} and {alone[1]:.0f}: {inner[1] / alone[1]:.2f}", flush=True)  # fmt: skip
 
 
 if __name__ == "__main__":
