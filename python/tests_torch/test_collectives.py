@@ -264,6 +264,29 @@ def dynamic() -> None:
         graph.memory.flight()
 
 
+def decided() -> None:
+    """Sizes computed in floats, on both sides of a collective, and sizes that data decide, which leave a graph to torch."""
+    ops, group = torch.ops._c10d_functional, dist.group.WORLD.group_name
+
+    def rounded(x):
+        larger = lambda x, by: torch.nn.functional.interpolate(x[None, None], scale_factor=by, mode="nearest")  # noqa: E731
+        a = ops.all_reduce(larger(x, 1.7) * 2, "sum", group)
+        return larger(x * 2, 1.3) + x.shape[0], ops.wait_tensor(a) + 1
+
+    def found(x):
+        return ops.wait_tensor(ops.all_reduce(torch.nonzero(x).float() * 2, "sum", group)) + 1, x * 2
+
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        fast = [torch.compile(f, backend="weir", dynamic=True) for f in (rounded, found)]
+        for size in (5, 8, 11):
+            x = torch.arange(size) % 3 * 1.0
+            for got, f in zip(fast, (rounded, found)):
+                alike(got(x), f(x))
+    memory = made()[0].memory
+    (size,) = {d.name for g in made() for p in g.programs for d in p.dims if d.name.startswith("s")}
+    assert memory.peak(**{size: 5}) < memory.peak(**{size: 11})
+
+
 def unsupported() -> None:
     """Operators that weir does not support stay between the same collectives."""
 
@@ -386,6 +409,7 @@ CASES = {
     "same sums": same_sums,
     "free on the way": free_on_the_way,
     "dynamic": dynamic,
+    "decided": decided,
     "unsupported": unsupported,
     "data parallel": lambda: train(data_parallel, 4, set()),
     "sharded": lambda: train(sharded, 4, set()),

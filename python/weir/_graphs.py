@@ -51,7 +51,9 @@ class Part(NamedTuple):
         if self.outputs is None:
             return [memory.formula]
         parts, workers = memory.parts, memory.workers
-        scratch = parts["scratch"] if workers == 1 else f"{workers}*({parts['scratch']})"
+        scratch = parts["scratch"]
+        if workers > 1:
+            scratch = str(workers * int(scratch)) if scratch.isdecimal() else f"{workers}*({scratch})"
         return [parts["weights"], parts["code"], parts["arena"], scratch]
 
 

@@ -30,7 +30,7 @@ from ._graphs import Graph, GraphMemory, Life, Part, note
 from ._library import library
 from ._torch_collectives import Staged, bytes_of, is_collective
 from ._torch_norms import DECOMPOSITIONS
-from ._torch_program import TYPES, Compiled, is_integer, is_number, is_view, numbers_of, sizes_of, value_of
+from ._torch_program import TYPES, Compiled, is_integer, is_number, is_rounded, is_view, numbers_of, sizes_of, value_of
 
 _aten = torch.ops.aten
 _log = logging.getLogger("weir")
@@ -132,8 +132,9 @@ class _Build:
             return _boxed_graph(gm, self, spent), None
         compiled = self.whole(gm, spent)
         sizes = [bytes_of(value_of(nodes[0])) for nodes in compiled.written()]
-        if any(symbol_is_type(s, SymT.UNBACKED_INT) for size in sizes for s in size.expression.free_symbols):
-            return _boxed(compiled.run), None  # data decide the sizes
+        unknown = any(symbol_is_type(s, SymT.UNBACKED_INT) for size in sizes for s in size.expression.free_symbols)
+        if unknown or any(is_rounded(size.expression) for size in sizes):  # the program has names of its own for them
+            return _boxed(compiled.run), None
         self.parts[-1] = self.parts[-1]._replace(outputs=sizes)
         return _boxed(compiled.run), compiled
 

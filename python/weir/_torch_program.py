@@ -100,7 +100,7 @@ _ROUNDED = {
 _rounded = itertools.count()  # numbers the symbols of such expressions, which differ between programs
 
 
-def _is_rounded(expression: Any) -> bool:
+def is_rounded(expression: Any) -> bool:
     """Whether an expression of sizes is computed in floats."""
     return any(
         type(e).__name__ in _ROUNDED or type(e).__name__.startswith("OpaqueUnaryFn") or (e.is_number and not e.is_integer)
@@ -431,8 +431,8 @@ class Compiled:
         if isinstance(value, torch.SymFloat):
             self._float(graph, copies, node, _Float(None, {}, i))
             return
-        if not isinstance(value, (torch.Tensor, torch.SymInt, int)):  # an object, which the graph only returns
-            return
+        if not isinstance(value, torch.Tensor) and all(user.op == "output" for user in node.users):
+            return  # the graph returns it, such as the device mesh of a distributed tensor
         copy = graph.placeholder(node.name)
         copy.meta["val"] = value
         copies[node] = copy
@@ -465,7 +465,7 @@ class Compiled:
             self._told(graph, f"size_{symbol}", size, symbols[symbol], symbol)
         self.named: dict[str, str] = {}  # expressions computed in floats, with the symbols that replace them
         self.rounded: dict[str, Any] = {}  # and those expressions by symbol
-        for expression in sorted((e for e in told if e.is_integer and _is_rounded(e)), key=str):
+        for expression in sorted((e for e in told if e.is_integer and is_rounded(e)), key=str):
             name = self.named[sympy.srepr(expression)] = f"w{next(_rounded)}"
             self.rounded[name] = expression
             self._told(graph, f"size_{name}", _Extent(expression, self._of(expression)), told[expression], expression)
