@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -63,8 +64,22 @@ type service struct {
 	endpoint string
 }
 
-// start starts a process of this test's binary, and waits until it serves.
+// start starts a process of this test's binary, and waits until it serves. It tries other ports if another process has
+// taken the one that was free.
 func start(t *testing.T, part string) *service {
+	t.Helper()
+	var said strings.Builder
+	for range 5 {
+		if s := try(t, part, &said); s != nil {
+			return s
+		}
+	}
+	t.Fatalf("%s: %s", part, said.String())
+	return nil
+}
+
+// try starts a process; nil if it does not serve, with what it said.
+func try(t *testing.T, part string, said *strings.Builder) *service {
 	t.Helper()
 	listener, err := net.Listen("tcp", "localhost:0")
 	if err != nil {
@@ -74,6 +89,7 @@ func start(t *testing.T, part string) *service {
 	listener.Close()
 	s := &service{exec.Command(os.Args[0]), fmt.Sprintf("localhost:%d", port)}
 	s.command.Env = append(os.Environ(), fmt.Sprintf("WEIR_TEST_BEAM=%s %d", part, port))
+	s.command.Stderr = said
 	in, err := s.command.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -85,14 +101,16 @@ func start(t *testing.T, part string) *service {
 	if err := s.command.Start(); err != nil {
 		t.Fatal(err)
 	}
+	var text [5]byte
+	if _, err := io.ReadFull(out, text[:]); err != nil || string(text[:]) != "ready" {
+		s.kill() // which also waits for what it says
+		fmt.Fprintf(said, "%q, %v\n", text, err)
+		return nil
+	}
 	t.Cleanup(func() {
 		in.Close()
 		s.kill()
 	})
-	var text [5]byte
-	if _, err := out.Read(text[:]); err != nil || string(text[:]) != "ready" {
-		t.Fatalf("%s: %q, %v", part, text, err)
-	}
 	return s
 }
 
