@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pathlib
 import random
 import subprocess
@@ -48,6 +49,8 @@ def test_random_batches():
     rng = numpy.random.default_rng(3)
     worker = _worker.Worker(ROWS, 7, dims={"k": (1, 9)})
     held = None
+    gc.collect()
+    before = weir.usage()  # what other tests still hold
     for length in [*range(30), *(random.Random(3).randrange(300) for _ in range(50))]:
         x, y = rng.random((length, 1 + length % 9), numpy.float32), rng.random(length, numpy.float32)
         got = worker.run({"x": x, "y": y, "more": None})
@@ -56,7 +59,7 @@ def test_random_batches():
             assert numpy.array_equal(got["double"], x + x)
         assert got["double"].shape[0] == length and got["double"].dtype == numpy.float32
         assert numpy.array_equal(got["square"], y * y)
-        assert weir.usage()["outputs_bytes"] == 0 and weir.usage()["exported"] == 0
+        assert all(weir.usage()[name] <= before[name] for name in ("outputs_bytes", "exported"))
         if length == 299 % 30:
             held = weir.usage()["current_bytes"]
     assert worker.peak == worker.program.memory.peak(n=7, k=9) and held is not None
