@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -105,11 +106,7 @@ func (f *eachFlags) run(ctx context.Context, r *runFlags, path string) error {
 	defer work.close()
 	job.Work = work
 	bar := r.c.progress(int(max(0, source.Len()/count)), "running "+shortened(filepath.Base(path), nameColumns))
-	seen := int64(0)
-	job.Ended = func(done, failed int64) {
-		bar.add(int(done - seen))
-		seen = done
-	}
+	job.Ended = func() { bar.add(1) }
 	begin := time.Now()
 	report, err := job.Run(ctx)
 	took := time.Since(begin)
@@ -124,8 +121,7 @@ func (f *eachFlags) run(ctx context.Context, r *runFlags, path string) error {
 type eachWorker struct {
 	offline.Worker
 	close       func()
-	certificate int64 // bytes of the model and its runs; −1 if it has no bound
-	program     *weir.Program
+	certificate int64  // bytes of the model and its runs; −1 if it has no bound
 	joins       string // why elements are not joined; "" if they are
 	rows        int
 }
@@ -156,7 +152,7 @@ func (f *eachFlags) texts(ctx context.Context, r *runFlags, path string) (*eachW
 	vectors, err := embed.Load(ctx, path, embed.Options{Compile: o})
 	if err == nil {
 		return &eachWorker{Worker: &offline.Texts{Embed: vectors}, close: func() { vectors.Close() },
-			certificate: vectors.Memory().Held(), program: vectors.Program()}, nil
+			certificate: vectors.Memory().Held()}, nil
 	}
 	if !errors.Is(err, weir.ErrUnsupported) {
 		return nil, err
@@ -169,7 +165,7 @@ func (f *eachFlags) texts(ctx context.Context, r *runFlags, path string) (*eachW
 		return nil, other
 	}
 	return &eachWorker{Worker: &offline.Texts{Classify: labels}, close: func() { labels.Close() },
-		certificate: labels.Memory().Held(), program: labels.Program()}, nil
+		certificate: labels.Memory().Held()}, nil
 }
 
 // rowsTogether is the number of rows that are joined by default: more are hardly faster.
@@ -183,7 +179,7 @@ func (f *eachFlags) tensors(ctx context.Context, r *runFlags, path string) (*eac
 	if err != nil {
 		return nil, err
 	}
-	w := &eachWorker{program: l.program, certificate: -1, close: l.Close}
+	w := &eachWorker{certificate: -1, close: l.Close}
 	defer func() {
 		if err != nil {
 			w.close()
@@ -204,10 +200,7 @@ func (f *eachFlags) tensors(ctx context.Context, r *runFlags, path string) (*eac
 		w.joins, err = err.Error(), nil
 		w.Worker = &offline.Tensors{Program: l.program, Calls: r.calls}
 	}
-	at := weir.Dims{}
-	for name, size := range dims {
-		at[name] = size
-	}
+	at := maps.Clone(dims)
 	if rows, ok := rowDim(l.program); ok && b != nil {
 		at[rows] = int64(w.rows)
 	}
@@ -218,7 +211,7 @@ func (f *eachFlags) tensors(ctx context.Context, r *runFlags, path string) (*eac
 	}
 	if budget > 0 && w.certificate > budget {
 		err = diag.New(weir.ErrBudget, "%d bytes, of a budget of %d", w.certificate, budget)
-		return nil, err
+		return nil, err // which closes the program
 	}
 	return w, nil
 }
@@ -253,10 +246,7 @@ func (f *eachFlags) batcher(p *weir.Program, dims weir.Dims, budget int64) (*bat
 			}
 		}
 	}
-	at := weir.Dims{}
-	for name, size := range dims {
-		at[name] = size
-	}
+	at := maps.Clone(dims)
 	if size, bound := dims[name]; bound {
 		rows = int(size)
 	}

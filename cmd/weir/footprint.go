@@ -37,11 +37,9 @@ func footprintOf(p *weir.Program, calls int, bound weir.Dims) (f footprint, err 
 	if err != nil {
 		return f, unbounded(p, bound, err)
 	}
-	outputs, err := m.Outputs.At(bound)
+	outputs, err := outputBytes(p, bound)
 	if err != nil {
-		if outputs, err = m.Outputs.Max(); err != nil {
-			return f, unbounded(p, bound, err)
-		}
+		return f, err
 	}
 	f.Certificate = asked.Total()
 	n := big.NewInt(int64(calls))
@@ -56,6 +54,19 @@ func footprintOf(p *weir.Program, calls int, bound weir.Dims) (f footprint, err 
 	share := all.Sub(all, sum)
 	f.Requests, f.Responses, f.Share = requests.Int64(), responses.Int64(), share.Int64()
 	return f, nil
+}
+
+// outputBytes returns the bytes of all outputs at the given sizes, or the upper bounds.
+func outputBytes(p *weir.Program, bound weir.Dims) (int64, error) {
+	outputs := p.Memory().Outputs
+	if bytes, err := outputs.At(bound); err == nil {
+		return bytes, nil
+	}
+	bytes, err := outputs.Max()
+	if err != nil {
+		return 0, unbounded(p, bound, err)
+	}
+	return bytes, nil
 }
 
 // serverNeeds returns the memory with which the server's ledger loads a model and admits n calls with these bodies. Of

@@ -28,11 +28,9 @@ func (f *planFlags) job(ctx context.Context, path string) error {
 	if err != nil {
 		return unbounded(l.program, bound, err)
 	}
-	outputs, err := l.program.Memory().Outputs.At(bound)
+	outputs, err := outputBytes(l.program, bound)
 	if err != nil {
-		if outputs, err = l.program.Memory().Outputs.Max(); err != nil {
-			return unbounded(l.program, bound, err)
-		}
+		return err
 	}
 	rows, flags := f.together(l.program, bound)
 	if asked.Arguments > 1<<50/int64(f.calls) || outputs > 1<<50/resultsOfPart {

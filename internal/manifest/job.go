@@ -41,10 +41,6 @@ func WriteJob(j Job, o Options) (File, error) {
 		return File{}, fmt.Errorf("a name is not UTF-8, and YAML cannot hold it")
 	}
 	name := (&writer{names: map[string]bool{}}).name(j.Name)
-	models := []any{"name", "models", "mountPath", "/mnt/models", "readOnly", true}
-	if folder != "" {
-		models = append(models, "subPath", quoted(folder))
-	}
 	args := list("run", escaped("/mnt/models/"+j.Model), "--each", escaped("/mnt/data/"+j.Inputs),
 		"--output", "/mnt/data/results", "--shard", fmt.Sprintf("$(JOB_COMPLETION_INDEX)/%d", j.Shards))
 	for _, f := range append(j.Flags, fmt.Sprintf("--threads=%d", j.Threads)) {
@@ -57,12 +53,11 @@ func WriteJob(j Job, o Options) (File, error) {
 		"env", list(object(noted("name", "what Go's heap may hold: the system counts the rest beside it"), "GOMEMLIMIT",
 			"value", quoted(fmt.Sprint(j.Heap)))),
 		"resources", resources(j.Terms, j.Threads),
-		"volumeMounts", list(object(models...), object("name", "data", "mountPath", "/mnt/data"),
+		"volumeMounts", list(modelsAt(folder), object("name", "data", "mountPath", "/mnt/data"),
 			object("name", "tmp", "mountPath", "/tmp")),
 		"securityContext", secured())
 	pod := object("automountServiceAccountToken", false, "restartPolicy", "Never", "containers", list(container),
-		"volumes", list(
-			object("name", "models", "persistentVolumeClaim", object("claimName", quoted(claimed), "readOnly", true)),
+		"volumes", list(modelsOf(claimed),
 			object("name", "data", "persistentVolumeClaim", object("claimName", "data")),
 			object("name", "tmp", "emptyDir", object())))
 	document := object("apiVersion", "batch/v1", "kind", "Job",

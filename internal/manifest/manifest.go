@@ -267,24 +267,32 @@ func (w *writer) container(s *Server, name, folder string, port int, grpc string
 	return object(append(pairs, more...)...)
 }
 
+// modelsAt mounts a folder of the volume of models.
+func modelsAt(folder string) *yaml.Node {
+	mount := []any{"name", "models", "mountPath", "/mnt/models", "readOnly", true}
+	if folder != "" {
+		mount = append(mount, "subPath", quoted(folder))
+	}
+	return object(mount...)
+}
+
+// modelsOf is the volume of models in a claim.
+func modelsOf(claimed string) *yaml.Node {
+	return object("name", "models", "persistentVolumeClaim", object("claimName", quoted(claimed), "readOnly", true))
+}
+
 // deployment returns a Deployment and a Service.
 func (w *writer) deployment(s *Server, name string) []*yaml.Node {
 	claimed, folder, _ := claim(w.o.Storage)
 	const port = 8000
-	models := []any{"name", "models", "mountPath", "/mnt/models", "readOnly", true}
-	if folder != "" {
-		models = append(models, "subPath", quoted(folder))
-	}
 	labels := func() *yaml.Node {
 		return object("app.kubernetes.io/name", "weir-serve", "app.kubernetes.io/instance", quoted(name))
 	}
 	pod := []any{"automountServiceAccountToken", false,
 		"containers", list(w.container(s, "weir-serve", "/mnt/models", port, ":8001",
 			"ports", list(object("name", "http", "containerPort", port), object("name", "grpc", "containerPort", 8001)),
-			"volumeMounts", list(object(models...), object("name", "tmp", "mountPath", "/tmp")))),
-		"volumes", list(
-			object("name", "models", "persistentVolumeClaim", object("claimName", quoted(claimed), "readOnly", true)),
-			object("name", "tmp", "emptyDir", object()))}
+			"volumeMounts", list(modelsAt(folder), object("name", "tmp", "mountPath", "/tmp")))),
+		"volumes", list(modelsOf(claimed), object("name", "tmp", "emptyDir", object()))}
 	spec := []any{"replicas", 1, "selector", object("matchLabels", labels())}
 	if s.Spread {
 		pod = append(pod, "topologySpreadConstraints", list(object("maxSkew", 1, "topologyKey", "kubernetes.io/hostname",

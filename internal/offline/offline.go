@@ -11,7 +11,6 @@ import (
 
 	"github.com/weirml/weir/batch"
 	"github.com/weirml/weir/internal/diag"
-	"github.com/weirml/weir/internal/values"
 )
 
 // Job is the work on a source's elements.
@@ -27,18 +26,17 @@ type Job struct {
 	// Parts are dealt to Shards jobs, which may run at the same time; this one has those whose number leaves the
 	// remainder Shard.
 	Shard, Shards int64
-	// Ended is called with the numbers of elements after each one, those of parts that were there included.
-	Ended func(done, failed int64)
+	Ended         func() // is called after each element that is computed; may be nil
 }
 
 // Report is what a job has done.
 type Report struct {
-	Elements int64 `json:"elements"` // that were computed, those that failed included
-	Failed   int64 `json:"failed"`
-	Kept     int64 `json:"parts_kept"` // parts that were there
-	Faulty   int64 `json:"parts_kept_with_errors"`
-	Written  int64 `json:"parts_written"`
-	First    error `json:"-"` // the error of the first element that failed
+	Elements int64 // that were computed, those that failed included
+	Failed   int64
+	Kept     int64 // parts that were there
+	Faulty   int64 // of them with elements that failed
+	Written  int64 // parts
+	First    error // of the first element that failed
 }
 
 // Run computes the parts that are not there yet. An element that fails is written to the errors of its part, and the
@@ -49,24 +47,23 @@ func (j *Job) Run(ctx context.Context) (report Report, err error) {
 	if err := m.agree(j.Output); err != nil {
 		return report, err
 	}
-	there := map[int64]bool{}
+	last, there := int64(-1), false // the part of the index before, and whether it is there
 	wanted := func(index int64) bool {
 		number := index / j.Part
 		if number%j.Shards != j.Shard {
 			return false
 		}
-		done, known := there[number]
-		if !known {
+		if number != last {
 			_, err := os.Stat(j.name(number))
-			done = err == nil || !errors.Is(err, fs.ErrNotExist)
-			if there[number] = done; done {
+			last, there = number, err == nil || !errors.Is(err, fs.ErrNotExist)
+			if there {
 				report.Kept++
 				if _, err := os.Stat(j.errors(number)); err == nil {
 					report.Faulty++
 				}
 			}
 		}
-		return !done
+		return !there
 	}
 	var reading error
 	elements := func(yield func(Element) bool) {
@@ -80,14 +77,9 @@ func (j *Job) Run(ctx context.Context) (report Report, err error) {
 			}
 		}
 	}
-	type ended struct {
-		Element
-		values []values.Value
-		err    error
-	}
-	run := func(ctx context.Context, e Element) (ended, error) {
+	run := func(ctx context.Context, e Element) (result, error) {
 		v, err := j.Work.Run(ctx, e)
-		return ended{e, v, err}, nil
+		return result{e.Index, e.Name, v, err}, nil
 	}
 	var p *part
 	flush := func() error {
@@ -104,34 +96,34 @@ func (j *Job) Run(ctx context.Context) (report Report, err error) {
 		report.Written++
 		return nil
 	}
-	for e, err := range batch.Each(ctx, iter.Seq[Element](elements), j.Work.Width(), run) {
+	for r, err := range batch.Each(ctx, iter.Seq[Element](elements), j.Work.Width(), run) {
 		if err != nil { // a bug, caught
 			return report, err
 		}
 		if ctx.Err() != nil {
 			return report, context.Cause(ctx)
 		}
-		number := e.Index / j.Part
+		number := r.index / j.Part
 		if p == nil || p.number != number {
 			if err := flush(); err != nil {
 				return report, err
 			}
 			p = &part{number: number}
 		}
-		r := result{e.Index, e.Name, e.values, e.err}
 		report.Elements++
-		if e.err == nil {
+		switch {
+		case r.err == nil:
 			p.results = append(p.results, r)
-		} else if fatal(e.err) {
-			return report, e.err
-		} else {
+		case fatal(r.err):
+			return report, r.err
+		default:
 			if report.Failed++; report.First == nil {
-				report.First = e.err
+				report.First = r.err
 			}
 			p.failed = append(p.failed, r)
 		}
 		if j.Ended != nil {
-			j.Ended(report.Elements, report.Failed)
+			j.Ended()
 		}
 	}
 	switch {

@@ -1,7 +1,6 @@
 package offline
 
 import (
-	"archive/zip"
 	"bufio"
 	"crypto/sha256"
 	"encoding/hex"
@@ -291,26 +290,16 @@ func (a *arrays) open() (rows map[string]*npy.Rows, done func(), err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	archive, err := zip.NewReader(file, info.Size())
-	if err != nil && !errors.Is(err, zip.ErrInsecurePath) { // nothing is written to a path
-		return nil, nil, diag.Inputf("not a .npz file: %w", err)
+	archive, err := npy.Open(file, info.Size())
+	if err != nil {
+		return nil, nil, err
 	}
-	for _, member := range archive.File {
-		name, ok := strings.CutSuffix(member.Name, ".npy")
-		if !ok {
-			continue
-		}
-		if rows[name] != nil {
-			return nil, nil, diag.Inputf("the archive holds %q twice", member.Name)
-		}
-		from, err := member.Open()
+	for _, name := range archive.Names() {
+		array, member, err := archive.Rows(name)
 		if err != nil {
-			return nil, nil, diag.Inputf("reading the archive: %w", err).AtTensor(name)
+			return nil, nil, err
 		}
-		closers = append(closers, from)
-		if rows[name], err = npy.NewRows(from); err != nil {
-			return nil, nil, diag.As(err, diag.ErrInput).AtTensor(name)
-		}
+		rows[name], closers = array, append(closers, member)
 	}
 	return rows, end, nil
 }

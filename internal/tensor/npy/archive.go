@@ -79,13 +79,9 @@ func (a *Archive) readMember(file *zip.File) (*tensor.Tensor, error) {
 		a.charged[file.Name] = err == nil
 		return err
 	}
-	member, err := file.Open()
-	switch {
-	case errors.Is(err, zip.ErrAlgorithm):
-		return nil, diag.Unsupportedf("a .npz file with compression method %d", file.Method).
-			WithFix("save it with numpy.savez or numpy.savez_compressed")
-	case err != nil:
-		return nil, diag.Inputf("reading the archive: %w", err)
+	member, err := open(file)
+	if err != nil {
+		return nil, err
 	}
 	defer member.Close()
 	t, err := read(member, int64(size), take)
@@ -100,6 +96,31 @@ func (a *Archive) readMember(file *zip.File) (*tensor.Tensor, error) {
 		return nil, diag.Inputf("reading the archive: %w", err)
 	}
 	return t, nil
+}
+
+// open opens a member of an archive.
+func open(file *zip.File) (io.ReadCloser, error) {
+	member, err := file.Open()
+	switch {
+	case errors.Is(err, zip.ErrAlgorithm):
+		return nil, diag.Unsupportedf("a .npz file with compression method %d", file.Method).
+			WithFix("save it with numpy.savez or numpy.savez_compressed")
+	case err != nil:
+		return nil, diag.Inputf("reading the archive: %w", err)
+	}
+	return member, nil
+}
+
+// Rows opens the array of the given name, which the archive has, at its first row. Close member after the last.
+func (a *Archive) Rows(name string) (rows *Rows, member io.Closer, err error) {
+	from, err := open(a.files[name])
+	if err == nil {
+		if rows, err = NewRows(from); err == nil {
+			return rows, from, nil
+		}
+		from.Close()
+	}
+	return nil, nil, diag.As(err, diag.ErrInput).AtTensor(name)
 }
 
 // WriteArchive writes a .npz file of arrays, uncompressed, in the order of names, which must be distinct.
