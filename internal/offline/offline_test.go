@@ -552,6 +552,14 @@ func TestNames(t *testing.T) {
 	if !strings.Contains(list[0], "no extension") || list[0] != list[1] {
 		t.Errorf("%q", list)
 	}
+	// A link to nothing is an element that fails, and the others have results.
+	if err := os.Symlink("nothing", filepath.Join("in", "link.npz")); err != nil {
+		t.Fatal(err)
+	}
+	report, err := job(t, "in", w, t.TempDir()).Run(t.Context())
+	if err != nil || report.Elements != 7 || report.Failed != 2 {
+		t.Errorf("with a broken link: %+v, %v", report, err)
+	}
 	t.Chdir("in")
 	if _, err := job(t, "zeros", w, t.TempDir()).Run(t.Context()); err == nil || !strings.Contains(err.Error(),
 		"no extension") {

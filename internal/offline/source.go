@@ -62,14 +62,14 @@ func Open(inputs string) (Source, error) {
 		for strings.ContainsAny(folder, `*?[`) {
 			folder = filepath.Dir(folder)
 		}
-		return newFiles(folder, list, query)
+		return newFiles(folder, list, query), nil
 	}
 	if info.IsDir() {
 		list, err := under(name)
 		if err != nil {
 			return nil, err
 		}
-		return newFiles(name, list, query)
+		return newFiles(name, list, query), nil
 	}
 	switch ext := strings.ToLower(filepath.Ext(name)); ext {
 	case ".jsonl", ".ndjson", ".txt":
@@ -80,7 +80,7 @@ func Open(inputs string) (Source, error) {
 		return nil, diag.Unsupportedf("Parquet files").AtFile(name).
 			WithFix("convert it, such as by pyarrow to .npz, or by duckdb to .jsonl")
 	}
-	return newFiles(filepath.Dir(name), []string{name}, query)
+	return newFiles(filepath.Dir(name), []string{name}, query), nil
 }
 
 // under returns the files below a folder, without those whose names begin with a point, in the order of their names.
@@ -113,23 +113,23 @@ type files struct {
 	digest string
 }
 
-func newFiles(folder string, list []string, query string) (*files, error) {
+func newFiles(folder string, list []string, query string) *files {
 	f := &files{folder: folder, query: query}
 	h := sha256.New()
 	for _, name := range list {
-		info, err := os.Stat(name)
-		if err != nil {
-			return nil, diag.Inputf("%v", err).AtFile(name).WithCause(err)
-		}
-		if info.IsDir() { // of a pattern
-			continue
+		size := int64(-1) // of a broken link, which is an element that fails
+		if info, err := os.Stat(name); err == nil {
+			if info.IsDir() { // of a pattern
+				continue
+			}
+			size = info.Size()
 		}
 		f.list = append(f.list, name)
-		fmt.Fprintf(h, "%q %d\n", f.relative(name), info.Size())
+		fmt.Fprintf(h, "%q %d\n", f.relative(name), size)
 	}
 	fmt.Fprintf(h, "%q", query)
 	f.digest = hex.EncodeToString(h.Sum(nil))
-	return f, nil
+	return f
 }
 
 // relative returns a file's name in the folder.
