@@ -22,9 +22,12 @@ import (
 
 // Options choose how to compile. The kernels are scheduled for Machine, and code for it is generated.
 type Options struct {
-	Machine     target.Machine
-	Tight       bool // compile within very small limits: see target.Tight
-	Portable    bool // generate portable code of the scheduled kernels, for any machine
+	Machine  target.Machine
+	Tight    bool // compile within very small limits: see target.Tight
+	Portable bool // generate portable code of the scheduled kernels, for any machine
+	// Foreign: generate code for Machine even if this processor lacks its features. Planned gets the code, and must end
+	// the compilation: the code could not run.
+	Foreign     bool
 	ReorderOnly bool // no pass that changes results by more than the order of sums does
 	// Precision is the precision of products of f32 with weights: see pass.BF16 for bf16, pass.Bytes for i8.
 	Precision dtype.DType

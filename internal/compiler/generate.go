@@ -100,6 +100,9 @@ func (c *Compiled) generate(o Options) (err error) {
 		return err
 	}
 	generator, missing := generators[c.Machine.Name], c.Machine.Lacks()
+	if o.Foreign {
+		missing = nil
+	}
 	if generator != nil && !o.Portable && len(missing) == 0 {
 		c.Code, err = generator(&m, c.Machine)
 		if !errors.Is(err, diag.ErrUnsupported) || c.Machine.Name == target.PortableName {
@@ -119,12 +122,15 @@ func (c *Compiled) refused(err error) {
 	c.Notes = append(c.Notes, "portable code, since machine code was refused: "+err.Error())
 }
 
-// permitted asks Options.Planned and then places the code.
+// permitted asks Options.Planned and then places the code, unless it is foreign.
 func (c *Compiled) permitted(o *Options) error {
 	if c.scratch(); o.Planned != nil {
 		if err := o.Planned(c); err != nil {
 			return err
 		}
+	}
+	if o.Foreign {
+		return diag.Unsupportedf("code for %s is for inspection only, and cannot run", c.Machine.CPU)
 	}
 	return c.place()
 }

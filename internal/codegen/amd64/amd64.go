@@ -185,11 +185,16 @@ type pauser struct {
 // routineAlign is the alignment of routines, in bytes: the constants after them are aligned relative to it.
 const routineAlign = 64
 
-// roomFor returns an upper bound of the bytes of kernels' routines.
+// roomFor returns an upper bound of the bytes of kernels' routines, with the one by which they pause.
 func roomFor(kernels []*kernel) (bytes int) {
+	pauses := false
 	for _, k := range kernels {
 		if k == nil {
 			continue
+		}
+		if k.header > 0 && !pauses {
+			code, _ := k.isa.pauseCode()
+			bytes, pauses = bytes+len(code), true
 		}
 		for i := range k.nests {
 			bytes += len(k.nests[i].code) + routineAlign - 1
@@ -198,7 +203,8 @@ func roomFor(kernels []*kernel) (bytes int) {
 	return bytes
 }
 
-// add appends the kernel's routines, each aligned to routineAlign, and drops their own copies of the code.
+// add appends the kernel's routines, each aligned to routineAlign, and drops their own copies of the code: they become
+// parts of the bytes, which have room for all routines.
 func (r *routines) add(k *kernel) {
 	if k.header > 0 {
 		if r.pause == nil {
@@ -212,7 +218,7 @@ func (r *routines) add(k *kernel) {
 		r.at = append(r.at, len(r.bytes))
 		r.nests = append(r.nests, n)
 		r.bytes = append(r.bytes, n.code...)
-		n.code = nil
+		n.code = r.bytes[len(r.bytes)-len(n.code):]
 	}
 }
 
@@ -232,7 +238,7 @@ func (r *routines) load(label string) (*mem.Block, error) {
 		return nil, err
 	}
 	for i, n := range r.nests {
-		n.entry = uintptr(block.Pointer()) + uintptr(r.at[i])
+		n.entry, n.code = uintptr(block.Pointer())+uintptr(r.at[i]), nil
 	}
 	if r.pause != nil {
 		base := uintptr(block.Pointer())

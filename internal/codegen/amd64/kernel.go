@@ -58,8 +58,8 @@ type check struct {
 	dtype dtype.DType
 }
 
-// nest is a parallel nest of the kernel, or statements that are one tile. code is its machine code, until routines.add
-// takes it; entry is its address after routines.load.
+// nest is a parallel nest of the kernel, or statements that are one tile. code is its machine code, until routines.load
+// places it; entry is its address afterwards.
 type nest struct {
 	tiles   []*sym.Code // the extents of the parallel loops; their product is the number of tiles
 	formula sym.Expr
@@ -74,6 +74,16 @@ func (k *kernel) Name() string { return k.name }
 // Longest returns the most instructions that the kernel's code does between two points at which it may return to Go,
 // and the most that one call does.
 func (k *kernel) Longest() (gap, call int64) { return k.longest, callMost }
+
+// Routines returns the machine code of the kernel's nests before it is placed; each is nil afterwards. It does not
+// depend on addresses.
+func (k *kernel) Routines() [][]byte {
+	var all [][]byte
+	for i := range k.nests {
+		all = append(all, k.nests[i].code)
+	}
+	return all
+}
 
 // Tiles returns the number of iterations of the outermost parallel loops, or 1.
 func (k *kernel) Tiles(dims []int64) (int64, error) {
