@@ -95,12 +95,14 @@ var rooms = []Room{
 		May: []string{"loop", "target", "mem", "codegen/mathematics"}},
 	// The functions are written over an algebra, and know no machine.
 	{Floor: 6, Name: "codegen/mathematics", Purpose: "functions of floats, for every code generator", May: []string{}},
+	// The allocator knows a machine by an interface.
+	{Floor: 6, Name: "codegen/regalloc", Purpose: "the registers of a routine, on every machine with registers",
+		May: []string{}},
 	{Floor: 6, Name: "codegen/portable", Purpose: "plain Go, for every processor",
 		May: []string{"loop", "target", "mem"}},
 	// Kernels without machine code are compiled by codegen/portable.
 	{Floor: 6, Name: "codegen/amd64", Purpose: "machine code",
-		May: []string{"loop", "target", "mem", "codegen/portable",
-			"codegen/mathematics"}},
+		May: []string{"loop", "target", "mem", "codegen/portable", "codegen/mathematics", "codegen/regalloc"}},
 	{Floor: 6, Name: "codegen/amd64/emulatetest", Purpose: "emitted code in an emulated processor, for tests",
 		May:     []string{"codegen/amd64"},
 		Modules: []string{"os/exec"}},

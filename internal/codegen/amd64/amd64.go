@@ -376,10 +376,10 @@ func (k *kernelEmitter) routine(n loop.Nest) (b *builder, again asm.Label) {
 			e.names[f.Var] = name{depth: scope.depth, register: e.copyOf(rest)}
 			break
 		}
-		e.emit(asm.Inst{Op: asm.MOV, Bits: 64, Args: [4]asm.Reg{asm.RAX, rest}})
+		e.Emit(asm.Inst{Op: asm.MOV, Bits: 64, Args: [4]asm.Reg{asm.RAX, rest}})
 		divisor := e.integer(f.Extent)
-		e.emit(asm.Inst{Op: asm.MOV, Bits: 32, Args: [4]asm.Reg{asm.RDX}, Imm: 0})
-		e.emit(asm.Inst{Op: asm.DIV, Bits: 64, Args: [4]asm.Reg{divisor}})
+		e.Emit(asm.Inst{Op: asm.MOV, Bits: 32, Args: [4]asm.Reg{asm.RDX}, Imm: 0})
+		e.Emit(asm.Inst{Op: asm.DIV, Bits: 64, Args: [4]asm.Reg{divisor}})
 		rest = e.copyOf(asm.RAX)
 		e.names[f.Var] = name{depth: scope.depth, register: e.copyOf(asm.RDX)}
 	}
@@ -390,15 +390,15 @@ func (k *kernelEmitter) routine(n loop.Nest) (b *builder, again asm.Label) {
 	over := e.label()
 	e.compareNumbers(tile, end)
 	e.jump(asm.JGE, over)
-	e.append(scope.head)
+	e.Append(scope.head)
 	e.bind(again)
-	e.append(body)
+	e.Append(body)
 	e.integerImm(asm.ADD, tile, 1)
 	e.compareNumbers(tile, end)
 	e.jump(asm.JL, again)
 	e.bind(over)
-	e.emit(asm.Inst{Op: asm.MOV, Bits: 32, Args: [4]asm.Reg{asm.RAX}, Imm: 0})
-	e.emit(asm.Inst{Op: asm.RET})
+	e.Emit(asm.Inst{Op: asm.MOV, Bits: 32, Args: [4]asm.Reg{asm.RAX}, Imm: 0})
+	e.Emit(asm.Inst{Op: asm.RET})
 	return e.builder, again
 }
 
@@ -423,8 +423,8 @@ func (e *emitter) tile(n loop.Nest) {
 		s := e.open(n.Body)
 		e.body(n.Body)
 		body := e.close()
-		e.append(s.head)
-		e.append(body)
+		e.Append(s.head)
+		e.Append(body)
 	}
 	if len(inside) > 0 {
 		before := map[sym.Name]sym.Range{}

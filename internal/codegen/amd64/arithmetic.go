@@ -475,15 +475,15 @@ func (e *emitter) divide(op loop.BinaryOp, a, b value) value {
 	done, minusOne := e.label(), e.label()
 	e.integerOp(asm.TEST, y, y)
 	e.jump(asm.JE, done)
-	e.emit(asm.Inst{Op: asm.MOV, Bits: 64, Args: [4]asm.Reg{asm.RAX, x}})
+	e.Emit(asm.Inst{Op: asm.MOV, Bits: 64, Args: [4]asm.Reg{asm.RAX, x}})
 	if a.dtype.IsSigned() {
 		e.integerImm(asm.CMP, y, -1) // the least integer divided by −1 would trap
 		e.jump(asm.JE, minusOne)
-		e.emit(asm.Inst{Op: asm.CQO, Bits: 64})
-		e.emit(asm.Inst{Op: asm.IDIV, Bits: 64, Args: [4]asm.Reg{y}})
+		e.Emit(asm.Inst{Op: asm.CQO, Bits: 64})
+		e.Emit(asm.Inst{Op: asm.IDIV, Bits: 64, Args: [4]asm.Reg{y}})
 	} else {
-		e.emit(asm.Inst{Op: asm.MOV, Bits: 32, Args: [4]asm.Reg{asm.RDX}, Imm: 0})
-		e.emit(asm.Inst{Op: asm.DIV, Bits: 64, Args: [4]asm.Reg{y}})
+		e.Emit(asm.Inst{Op: asm.MOV, Bits: 32, Args: [4]asm.Reg{asm.RDX}, Imm: 0})
+		e.Emit(asm.Inst{Op: asm.DIV, Bits: 64, Args: [4]asm.Reg{y}})
 	}
 	result := asm.RAX
 	if op != loop.Div {
@@ -505,7 +505,7 @@ func (e *emitter) divide(op loop.BinaryOp, a, b value) value {
 		e.bind(minusOne)
 		if op == loop.Div {
 			e.assign(r, x)
-			e.emit(asm.Inst{Op: asm.NEG, Bits: 64, Args: [4]asm.Reg{r}})
+			e.Emit(asm.Inst{Op: asm.NEG, Bits: 64, Args: [4]asm.Reg{r}})
 		}
 	}
 	e.bind(done)

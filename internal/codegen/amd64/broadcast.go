@@ -18,12 +18,12 @@ func (b *builder) foldBroadcasts() {
 		return
 	}
 	named := b.vectorsNamed()
-	out := b.insts[:0]
-	for i := 0; i < len(b.insts); i++ {
-		in := b.insts[i]
+	out := b.Insts[:0]
+	for i := 0; i < len(b.Insts); i++ {
+		in := b.Insts[i]
 		if r := in.Args[0]; in.Op == asm.VBROADCASTSS && in.Args[1] == asm.Memory && in.Mask == asm.NoReg && r.Virtual() &&
-			named[r.Number()] == 2 && i+1 < len(b.insts) {
-			if next := b.insts[i+1]; takesBroadcast(&next, &in) {
+			named[r.Number()] == 2 && i+1 < len(b.Insts) {
+			if next := b.Insts[i+1]; takesBroadcast(&next, &in) {
 				out = append(out, next)
 				i++
 				continue
@@ -31,14 +31,14 @@ func (b *builder) foldBroadcasts() {
 		}
 		out = append(out, in)
 	}
-	b.insts = out
+	b.Insts = out
 }
 
 // vectorsNamed returns how often instructions name each virtual vector register.
 func (b *builder) vectorsNamed() []int32 {
-	named := make([]int32, b.count[asm.Vector])
-	for i := range b.insts {
-		b.insts[i].Visit(func(r *asm.Reg, _ asm.Role) {
+	named := make([]int32, b.Registers(asm.Vector))
+	for i := range b.Insts {
+		b.Insts[i].Visit(func(r *asm.Reg, _ asm.Role) {
 			if r.Virtual() && r.Class() == asm.Vector {
 				named[r.Number()]++
 			}
@@ -62,6 +62,6 @@ func takesBroadcast(in, broadcast *asm.Inst) bool {
 		return false
 	}
 	in.Args[2], in.Mem = asm.Memory, broadcast.Mem
-	in.Mem.Broadcast = true
+	in.Broadcast = true
 	return in.Encodes()
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
+	"github.com/weirml/weir/internal/codegen/regalloc"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/loop"
 )
@@ -38,13 +39,11 @@ func (i *isa) inHalves() *isa {
 
 // builder collects the instructions of a routine over virtual registers, and the constants that they read.
 type builder struct {
-	isa       *isa
-	code      *asm.Code // of the routine: its labels and its pool
-	insts     []asm.Inst
-	count     [4]int // virtual registers, by class
-	constants map[asm.Reg]asm.Mem
-	pooled    map[string]asm.Reg // the registers of constants, by their bytes
-	contents  map[asm.Reg]string // the reverse
+	regalloc.Routine[asm.Inst]
+	isa      *isa
+	code     *asm.Code          // of the routine: its labels and its pool
+	pooled   map[string]asm.Reg // the registers of constants, by their bytes
+	contents map[asm.Reg]string // the reverse
 	// of loops, by the labels at which they begin again; a loop that is not listed may run for ever
 	trips    map[asm.Label]trips
 	standing bool                // loops that begin now must not pause: see wholeTurns
@@ -57,144 +56,44 @@ func newBuilder(i *isa) *builder { return new(workspace).builder(i) }
 
 // workspace is memory that a goroutine reuses from one compilation to the next. Its zero value is ready.
 type workspace struct {
-	module    *loop.Module // has the known facts about the dimensions; nil: each is 0 or more
-	lists     [][]asm.Inst // without contents
-	out       []asm.Inst
-	paused    []asm.Inst
-	intervals []interval
-	order     []int32
-	blocks    []block
-	sets      []uint64
-	blockAt   []int32
-	places    []int32
-	change    []int32
-	depth     []int8
+	regalloc.Workspace[asm.Inst]
+	module *loop.Module // has the known facts about the dimensions; nil: each is 0 or more
+	paused []asm.Inst
 
 	told func(insts []asm.Inst) // if not nil, given the instructions of each routine, in machine registers
 }
 
 // builder returns an empty builder that shares the workspace's memory.
 func (w *workspace) builder(i *isa) *builder {
-	return &builder{isa: i, code: new(asm.Code), constants: map[asm.Reg]asm.Mem{}, pooled: map[string]asm.Reg{},
+	return &builder{Routine: w.Routine(), isa: i, code: new(asm.Code), pooled: map[string]asm.Reg{},
 		contents: map[asm.Reg]string{}, work: w}
 }
 
-// reuse returns a list of n zeros in a workspace.
-func reuse[T any](room *[]T, n int) []T {
-	if cap(*room) < n {
-		*room = make([]T, n+n/2)
-	}
-	list := (*room)[:n]
-	clear(list)
-	return list
-}
-
-// register returns a new virtual register of a class.
-func (b *builder) register(c asm.Class) asm.Reg {
-	b.count[c]++
-	return asm.Virtual(c, b.count[c]-1)
-}
-
-func (b *builder) general() asm.Reg { return b.register(asm.General) }
-func (b *builder) vector() asm.Reg  { return b.register(asm.Vector) }
+func (b *builder) general() asm.Reg { return b.Register(asm.General) }
+func (b *builder) vector() asm.Reg  { return b.Register(asm.Vector) }
 
 // maskRegister returns a new register for a mask of lanes: an opmask, or a vector.
 func (b *builder) maskRegister() asm.Reg {
 	if b.isa.masks {
-		return b.register(asm.Opmask)
+		return b.Register(asm.Opmask)
 	}
 	return b.vector()
-}
-
-// emit appends an instruction.
-func (b *builder) emit(in asm.Inst) {
-	if b.insts == nil {
-		b.insts = b.list()
-	}
-	b.insts = append(b.insts, in)
-}
-
-// list returns an empty list of instructions with memory from the workspace.
-func (b *builder) list() []asm.Inst {
-	if n := len(b.work.lists); n > 0 {
-		l := b.work.lists[n-1]
-		b.work.lists = b.work.lists[:n-1]
-		return l
-	}
-	return make([]asm.Inst, 0, firstRoom)
-}
-
-const firstRoom = 32 // instructions
-
-// free returns the memory of a list to the workspace; the list must not be used after it.
-func (b *builder) free(list []asm.Inst) {
-	if cap(list) > 0 {
-		b.work.lists = append(b.work.lists, list[:0])
-	}
-}
-
-// append emits a list of instructions, which must not be used after it.
-func (b *builder) append(list []asm.Inst) {
-	if len(b.insts) == 0 && cap(b.insts) == 0 {
-		b.insts = list
-		return
-	}
-	b.insts = append(b.insts, list...)
-	b.free(list)
 }
 
 // label returns a new label that is not bound.
 func (b *builder) label() asm.Label { return b.code.NewLabel() }
 
 // bind binds a label to the next instruction.
-func (b *builder) bind(l asm.Label) { b.emit(asm.Inst{Op: asm.LABEL, To: l}) }
+func (b *builder) bind(l asm.Label) { b.Emit(asm.Inst{Op: asm.LABEL, To: l}) }
 
 // jump goes to a label, always (asm.JMP) or on a condition of the flags.
-func (b *builder) jump(op asm.Op, to asm.Label) { b.emit(asm.Inst{Op: op, To: to}) }
-
-// isMove reports whether an instruction copies a register to another of its class.
-func isMove(in *asm.Inst) bool {
-	switch in.Op {
-	case asm.MOV:
-		return in.Bits == 64 && in.Args[1] != asm.NoReg && in.Args[0] != asm.Memory && in.Args[1] != asm.Memory
-	case asm.VMOVUPS:
-		return in.Bits >= 256 && in.Mask == asm.NoReg && in.Args[0] != asm.Memory && in.Args[1] != asm.Memory
-	}
-	return false
-}
-
-// overlaps reports whether an instruction writes its destination before it has read everything: it needs registers of
-// its own.
-func overlaps(in *asm.Inst) bool { return in.Mem.Index.Class() == asm.Vector }
-
-// mover returns the instruction, without operands, that moves entire registers of a class.
-func (b *builder) mover(c asm.Class) asm.Inst {
-	switch c {
-	case asm.General:
-		return asm.Inst{Op: asm.MOV, Bits: 64}
-	case asm.Vector:
-		return asm.Inst{Op: asm.VMOVUPS, Bits: uint16(b.isa.bits)}
-	}
-	return asm.Inst{Op: asm.KMOVQ, Bits: 64}
-}
-
-// move returns the instruction that loads an entire register from memory, or stores it.
-func (b *builder) move(r asm.Reg, at *asm.Mem, load bool) asm.Inst {
-	in := b.mover(r.Class())
-	in.Mem = *at
-	if load {
-		in.Args = [4]asm.Reg{r, asm.Memory}
-	} else {
-		in.Args = [4]asm.Reg{asm.Memory, r}
-	}
-	return in
-}
+func (b *builder) jump(op asm.Op, to asm.Label) { b.Emit(asm.Inst{Op: op, To: to}) }
 
 // General registers.
 
 // integerOp emits a two-operand instruction of 64 bits: x op= y.
 func (b *builder) integerOp(op asm.Op, x, y asm.Reg) {
-	b.emit(asm.Inst{Op: op, Bits: 64, Args: [4]asm.Reg{x, y}})
+	b.Emit(asm.Inst{Op: op, Bits: 64, Args: [4]asm.Reg{x, y}})
 }
 
 // integerImm is integerOp with a number of 32 bits.
@@ -203,7 +102,7 @@ func (b *builder) integerImm(op asm.Op, x asm.Reg, v int64) {
 		b.integerOp(op, x, b.number(v))
 		return
 	}
-	b.emit(asm.Inst{Op: op, Bits: 64, Args: [4]asm.Reg{x}, Imm: v})
+	b.Emit(asm.Inst{Op: op, Bits: 64, Args: [4]asm.Reg{x}, Imm: v})
 }
 
 // number returns a register with a value.
@@ -216,36 +115,36 @@ func (b *builder) number(v int64) asm.Reg {
 // setNumber sets a general register to a value of 64 bits.
 func (b *builder) setNumber(r asm.Reg, v int64) {
 	if v == 0 {
-		b.emit(asm.Inst{Op: asm.MOV, Bits: 32, Args: [4]asm.Reg{r}, Imm: 0})
+		b.Emit(asm.Inst{Op: asm.MOV, Bits: 32, Args: [4]asm.Reg{r}, Imm: 0})
 		return
 	}
-	b.emit(asm.Inst{Op: asm.MOV, Bits: 64, Args: [4]asm.Reg{r}, Imm: v})
+	b.Emit(asm.Inst{Op: asm.MOV, Bits: 64, Args: [4]asm.Reg{r}, Imm: v})
 }
 
 // copyOf returns a new register with another's value.
 func (b *builder) copyOf(x asm.Reg) asm.Reg {
-	r := b.register(x.Class())
+	r := b.Register(x.Class())
 	b.assign(r, x)
 	return r
 }
 
 // assign makes x the value of a register of the same class.
 func (b *builder) assign(to, x asm.Reg) {
-	in := b.mover(x.Class())
+	in := b.isa.mover(x.Class())
 	in.Args = [4]asm.Reg{to, x}
-	b.emit(in)
+	b.Emit(in)
 }
 
 // loadWord returns the integer of 64 bits at an address.
 func (b *builder) loadWord(m asm.Mem) asm.Reg {
 	r := b.general()
-	b.emit(asm.Inst{Op: asm.MOV, Bits: 64, Args: [4]asm.Reg{r, asm.Memory}, Mem: m})
+	b.Emit(asm.Inst{Op: asm.MOV, Bits: 64, Args: [4]asm.Reg{r, asm.Memory}, Mem: m})
 	return r
 }
 
 // storeWord stores an integer of 64 bits.
 func (b *builder) storeWord(m asm.Mem, x asm.Reg) {
-	b.emit(asm.Inst{Op: asm.MOV, Bits: 64, Args: [4]asm.Reg{asm.Memory, x}, Mem: m})
+	b.Emit(asm.Inst{Op: asm.MOV, Bits: 64, Args: [4]asm.Reg{asm.Memory, x}, Mem: m})
 }
 
 // compareNumbers sets the flags to the comparison of x and y, as signed integers.
@@ -258,12 +157,12 @@ func (b *builder) times(x asm.Reg, v int64) asm.Reg {
 	case v == 1:
 		return x
 	case v == 2 || v == 4 || v == 8:
-		b.emit(asm.Inst{Op: asm.LEA, Bits: 64, Args: [4]asm.Reg{r, asm.Memory}, Mem: asm.Mem{Index: x, Scale: uint8(v)}})
+		b.Emit(asm.Inst{Op: asm.LEA, Bits: 64, Args: [4]asm.Reg{r, asm.Memory}, Mem: asm.Mem{Index: x, Scale: uint8(v)}})
 	case v > 0 && v&(v-1) == 0:
 		b.assign(r, x)
-		b.emit(asm.Inst{Op: asm.SHL, Bits: 64, Args: [4]asm.Reg{r}, Imm: int64(log2(v))})
+		b.Emit(asm.Inst{Op: asm.SHL, Bits: 64, Args: [4]asm.Reg{r}, Imm: int64(log2(v))})
 	case v == int64(int32(v)):
-		b.emit(asm.Inst{Op: asm.IMULI, Bits: 64, Args: [4]asm.Reg{r, x}, Imm: v})
+		b.Emit(asm.Inst{Op: asm.IMULI, Bits: 64, Args: [4]asm.Reg{r, x}, Imm: v})
 	default:
 		b.setNumber(r, v)
 		b.integerOp(asm.IMUL, r, x)
@@ -292,7 +191,7 @@ func (b *builder) poolVector(bytes []byte) asm.Reg {
 	}
 	r := b.vector()
 	b.pooled[key], b.contents[r] = r, key
-	b.constants[r] = asm.Mem{Pool: b.code.Constant(bytes)}
+	b.Constants[r] = b.code.Constant(bytes)
 	return r
 }
 
@@ -350,14 +249,21 @@ func (b *builder) finishTiles(spill int32, tiles asm.Label) (code []byte, frame 
 	return b.encode(insts), frame, tile, longest
 }
 
+// allocate returns the routine's instructions with machine registers, and the bytes of the frame in use: those from
+// spill on are free for spilled values.
+func (b *builder) allocate(spill int32) (insts []asm.Inst, frame int32) {
+	b.foldBroadcasts()
+	return b.Allocate(b.isa, spill)
+}
+
 // encode turns instructions with machine registers into machine code.
 func (b *builder) encode(insts []asm.Inst) []byte {
 	if b.work.told != nil {
 		b.work.told(insts)
 	}
-	b.free(b.insts)
-	b.insts = nil
-	b.code.Grow(bytesOfInst*len(insts) + 64*len(b.constants))
+	b.Free(b.Insts)
+	b.Insts = nil
+	b.code.Grow(bytesOfInst*len(insts) + 64*len(b.Constants))
 	for i := range insts {
 		b.code.Emit(insts[i])
 	}

@@ -133,8 +133,8 @@ func (e *emitter) branchOn(x loop.Expr, when bool, to asm.Label) {
 		s := e.open(nil)
 		e.branchOn(x, when, to)
 		body := e.close()
-		e.append(s.head)
-		e.append(body)
+		e.Append(s.head)
+		e.Append(body)
 	}
 	switch x := x.(type) {
 	case *loop.Unary:
@@ -158,7 +158,7 @@ func (e *emitter) branchOn(x loop.Expr, when bool, to asm.Label) {
 		return
 	}
 	r := e.bitsOf(e.value(x).lo)
-	e.emit(asm.Inst{Op: asm.TEST, Bits: 32, Args: [4]asm.Reg{r}, Imm: 1})
+	e.Emit(asm.Inst{Op: asm.TEST, Bits: 32, Args: [4]asm.Reg{r}, Imm: 1})
 	if when {
 		e.jump(asm.JNE, to)
 	} else {

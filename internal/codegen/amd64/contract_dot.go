@@ -100,7 +100,7 @@ func (d *dot) readBefore(from int64) {
 func (t *registerTile) readRight(m *term, r asm.Reg, vector int, at asm.Mem, masked bool) {
 	t.readRun(m.formB, r, vector, at, masked)
 	if m.dot != nil && m.dot.before > 0 {
-		t.emit(asm.Inst{Op: asm.VPSLLD, Bits: uint16(t.isa.bits), Args: [4]asm.Reg{r, r},
+		t.Emit(asm.Inst{Op: asm.VPSLLD, Bits: uint16(t.isa.bits), Args: [4]asm.Reg{r, r},
 			Imm: 32 / m.dot.group * m.dot.before})
 	}
 }
@@ -115,13 +115,13 @@ func (t *registerTile) readGroup(d *dot, f *operandForm, r asm.Reg, at func(i in
 		if d.size == 2 {
 			read = asm.MOVZXW
 		}
-		t.emit(asm.Inst{Op: read, Bits: 32, Args: [4]asm.Reg{all, asm.Memory}, Mem: at(0)})
+		t.Emit(asm.Inst{Op: read, Bits: 32, Args: [4]asm.Reg{all, asm.Memory}, Mem: at(0)})
 		for i := int64(1); i < d.count; i++ {
-			t.emit(asm.Inst{Op: read, Bits: 32, Args: [4]asm.Reg{next, asm.Memory}, Mem: at(i)})
-			t.emit(asm.Inst{Op: asm.SHL, Bits: 32, Args: [4]asm.Reg{next}, Imm: 8 * d.size * i})
-			t.emit(asm.Inst{Op: asm.OR, Bits: 32, Args: [4]asm.Reg{all, next}})
+			t.Emit(asm.Inst{Op: read, Bits: 32, Args: [4]asm.Reg{next, asm.Memory}, Mem: at(i)})
+			t.Emit(asm.Inst{Op: asm.SHL, Bits: 32, Args: [4]asm.Reg{next}, Imm: 8 * d.size * i})
+			t.Emit(asm.Inst{Op: asm.OR, Bits: 32, Args: [4]asm.Reg{all, next}})
 		}
-		t.emit(asm.Inst{Op: asm.VMOVD, Args: [4]asm.Reg{r, all}})
+		t.Emit(asm.Inst{Op: asm.VMOVD, Args: [4]asm.Reg{r, all}})
 		t.wide(asm.VPBROADCASTD, r, r)
 		if f.extend != asm.NoOp { // a group in two bytes: repeated in each two bytes
 			t.wide(asm.VPBROADCASTW, r, r)

@@ -54,7 +54,7 @@ func (t *registerTile) readOne(f *operandForm, r asm.Reg, at asm.Mem) {
 	if !f.high { // as many elements as are widened
 		bits = max(128, uint16(int64(bits)*f.size/t.ops.size))
 	}
-	t.emit(asm.Inst{Op: f.repeat, Bits: bits, Args: [4]asm.Reg{r, asm.Memory}, Mem: at})
+	t.Emit(asm.Inst{Op: f.repeat, Bits: bits, Args: [4]asm.Reg{r, asm.Memory}, Mem: at})
 	if f.high {
 		t.toHigh(r)
 		return
@@ -72,7 +72,7 @@ func (t *registerTile) toNumber(f *operandForm, r asm.Reg) {
 
 // toHigh moves the lower half of each lane to the upper one.
 func (t *registerTile) toHigh(r asm.Reg) {
-	t.emit(asm.Inst{Op: asm.VPSLLD, Bits: uint16(t.isa.bits), Args: [4]asm.Reg{r, r}, Imm: 16})
+	t.Emit(asm.Inst{Op: asm.VPSLLD, Bits: uint16(t.isa.bits), Args: [4]asm.Reg{r, r}, Imm: 16})
 }
 
 // readRun reads a vector of a row; if it is masked, without touching memory beyond its lanes.
@@ -85,11 +85,11 @@ func (t *registerTile) readRun(f *operandForm, r asm.Reg, vector int, at asm.Mem
 		t.wideFrom(t.ops.move, at, r)
 		return
 	case masked && t.isa.masks && (f.extend == asm.VPMOVSXBW || f.extend == asm.VPMOVZXBW): // lanes are two words of these
-		t.emit(asm.Inst{Op: asm.VMOVDQU16, Bits: uint16(t.isa.bits) / 2, Args: [4]asm.Reg{r, asm.Memory}, Mem: at,
+		t.Emit(asm.Inst{Op: asm.VMOVDQU16, Bits: uint16(t.isa.bits) / 2, Args: [4]asm.Reg{r, asm.Memory}, Mem: at,
 			Mask: t.mask, Zero: true})
 		t.wide(f.extend, r, r)
 	case masked && t.isa.masks:
-		t.emit(asm.Inst{Op: f.extend, Bits: uint16(t.isa.bits), Args: [4]asm.Reg{r, asm.Memory}, Mem: at, Mask: t.mask,
+		t.Emit(asm.Inst{Op: f.extend, Bits: uint16(t.isa.bits), Args: [4]asm.Reg{r, asm.Memory}, Mem: at, Mask: t.mask,
 			Zero: true})
 	case masked:
 		t.insertLanes(f, r, at)
@@ -110,9 +110,9 @@ func (t *registerTile) insertLanes(f *operandForm, r asm.Reg, at asm.Mem) {
 	if f.size == 1 {
 		op = asm.VPINSRB
 	}
-	t.emit(asm.Inst{Op: asm.VPXOR, Bits: 128, Args: [4]asm.Reg{r, r, r}})
+	t.Emit(asm.Inst{Op: asm.VPXOR, Bits: 128, Args: [4]asm.Reg{r, r, r}})
 	t.eachLane(func(i int64) {
-		t.emit(asm.Inst{Op: op, Args: [4]asm.Reg{r, r, asm.Memory}, Mem: at, Imm: i})
+		t.Emit(asm.Inst{Op: op, Args: [4]asm.Reg{r, r, asm.Memory}, Mem: at, Imm: i})
 		at.Disp += int32(f.size)
 	})
 }

@@ -290,7 +290,7 @@ func (p *product) tiles(isa *isa, vectors int, part distance) {
 	p.integerImm(asm.CMP, left, int64(most))
 	p.jump(asm.JLE, single)
 	p.integerImm(asm.ADD, size, 1)
-	p.builder.emit(asm.Inst{Op: asm.SHR, Bits: 64, Args: [4]asm.Reg{size}, Imm: 1})
+	p.builder.Emit(asm.Inst{Op: asm.SHR, Bits: 64, Args: [4]asm.Reg{size}, Imm: 1})
 	p.bind(single)
 	for rows := 1; rows < most; rows++ {
 		p.integerImm(asm.CMP, size, int64(rows))

@@ -115,14 +115,14 @@ func (t *registerTile) numbers(r asm.Reg) (mask asm.Reg) {
 	} else {
 		mask = t.take()
 	}
-	t.emit(asm.Inst{Op: asm.VCMPPS, Bits: uint16(t.isa.bits), Args: [4]asm.Reg{mask, r, r}, Imm: int64(ordered)})
+	t.Emit(asm.Inst{Op: asm.VCMPPS, Bits: uint16(t.isa.bits), Args: [4]asm.Reg{mask, r, r}, Imm: int64(ordered)})
 	return mask
 }
 
 // only sets the lanes of r outside the mask to 0; without opmasks it also frees the mask's register.
 func (t *registerTile) only(r, mask asm.Reg) {
 	if t.isa.masks {
-		t.emit(asm.Inst{Op: asm.VMOVUPS, Bits: uint16(t.isa.bits), Args: [4]asm.Reg{r, r}, Mask: mask, Zero: true})
+		t.Emit(asm.Inst{Op: asm.VMOVUPS, Bits: uint16(t.isa.bits), Args: [4]asm.Reg{r, r}, Mask: mask, Zero: true})
 		return
 	}
 	t.wide(asm.VANDPS, r, r, mask)
@@ -143,7 +143,7 @@ func (t *registerTile) rounded(to, from asm.Reg, mode int64) {
 	case t.ops.size == 8:
 		op = asm.VROUNDPD
 	}
-	t.emit(asm.Inst{Op: op, Bits: uint16(t.isa.bits), Args: [4]asm.Reg{to, from}, Imm: mode})
+	t.Emit(asm.Inst{Op: op, Bits: uint16(t.isa.bits), Args: [4]asm.Reg{to, from}, Imm: mode})
 }
 
 // storeIntegers writes a vector of integers as narrow ones of the same values.
@@ -157,7 +157,7 @@ func (t *registerTile) storeIntegers(at asm.Mem, f *operandForm, vector int, r a
 		if partial {
 			in.Mask = t.mask
 		}
-		t.emit(in)
+		t.Emit(in)
 		return
 	}
 	to := t.packed(f, r)
@@ -165,9 +165,9 @@ func (t *registerTile) storeIntegers(at asm.Mem, f *operandForm, vector int, r a
 	case partial:
 		t.extractLanes(f, at, to)
 	case f.size == 1:
-		t.emit(asm.Inst{Op: asm.VMOVQ, Args: [4]asm.Reg{asm.Memory, to}, Mem: at})
+		t.Emit(asm.Inst{Op: asm.VMOVQ, Args: [4]asm.Reg{asm.Memory, to}, Mem: at})
 	default:
-		t.emit(asm.Inst{Op: asm.VMOVUPS, Bits: 128, Args: [4]asm.Reg{asm.Memory, to}, Mem: at})
+		t.Emit(asm.Inst{Op: asm.VMOVUPS, Bits: 128, Args: [4]asm.Reg{asm.Memory, to}, Mem: at})
 	}
 	t.give(to)
 }
@@ -179,8 +179,8 @@ func (t *registerTile) packed(f *operandForm, r asm.Reg) asm.Reg {
 		words, bytes = asm.VPACKSSDW, asm.VPACKSSWB
 	}
 	to := t.take()
-	narrow := func(op asm.Op, x, y asm.Reg) { t.emit(asm.Inst{Op: op, Bits: 128, Args: [4]asm.Reg{to, x, y}}) }
-	t.emit(asm.Inst{Op: asm.VEXTRACTI128, Bits: 256, Args: [4]asm.Reg{to, r}, Imm: 1})
+	narrow := func(op asm.Op, x, y asm.Reg) { t.Emit(asm.Inst{Op: op, Bits: 128, Args: [4]asm.Reg{to, x, y}}) }
+	t.Emit(asm.Inst{Op: asm.VEXTRACTI128, Bits: 256, Args: [4]asm.Reg{to, r}, Imm: 1})
 	narrow(words, r, to)
 	if f.size == 1 {
 		narrow(bytes, to, to)
@@ -195,7 +195,7 @@ func (t *registerTile) extractLanes(f *operandForm, at asm.Mem, r asm.Reg) {
 		op = asm.VPEXTRB
 	}
 	t.eachLane(func(i int64) {
-		t.emit(asm.Inst{Op: op, Args: [4]asm.Reg{asm.Memory, r}, Mem: at, Imm: i})
+		t.Emit(asm.Inst{Op: op, Args: [4]asm.Reg{asm.Memory, r}, Mem: at, Imm: i})
 		at.Disp += int32(f.size)
 	})
 }

@@ -34,7 +34,7 @@ func peakKernel(t testing.TB, i *isa) *kernel {
 	b.assign(count, asm.RDX)
 	b.spoil()
 	wide := func(op asm.Op, x, y, z asm.Reg) {
-		b.emit(asm.Inst{Op: op, Bits: uint16(i.bits), Args: [4]asm.Reg{x, y, z}})
+		b.Emit(asm.Inst{Op: op, Bits: uint16(i.bits), Args: [4]asm.Reg{x, y, z}})
 	}
 	for n := range 16 {
 		wide(asm.VXORPS, asm.V(n), asm.V(n), asm.V(n))
@@ -57,7 +57,7 @@ func readKernel(t testing.TB, i *isa) *kernel {
 	b.spoil()
 	b.bind(again)
 	for n := range 2048 / i.bits {
-		b.emit(asm.Inst{Op: asm.VMOVUPS, Bits: uint16(i.bits), Args: [4]asm.Reg{asm.V(n), asm.Memory},
+		b.Emit(asm.Inst{Op: asm.VMOVUPS, Bits: uint16(i.bits), Args: [4]asm.Reg{asm.V(n), asm.Memory},
 			Mem: asm.Mem{Base: at, Disp: int32(n * i.bits / 8)}})
 	}
 	b.integerImm(asm.ADD, at, 256)
@@ -69,8 +69,8 @@ func readKernel(t testing.TB, i *isa) *kernel {
 // probe returns a kernel of a builder's instructions, which is executable until the test ends.
 func probe(t testing.TB, b *builder) *kernel {
 	t.Helper()
-	b.emit(asm.Inst{Op: asm.MOV, Bits: 32, Args: [4]asm.Reg{asm.RAX}, Imm: 0})
-	b.emit(asm.Inst{Op: asm.RET})
+	b.Emit(asm.Inst{Op: asm.MOV, Bits: 32, Args: [4]asm.Reg{asm.RAX}, Imm: 0})
+	b.Emit(asm.Inst{Op: asm.RET})
 	code, _ := b.finish(64)
 	r := &routines{}
 	k := &kernel{nests: []nest{{code: code}}}

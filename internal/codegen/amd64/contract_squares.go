@@ -181,8 +181,8 @@ func (q *squares) all() {
 		return
 	}
 	constant := q.builder.vector()
-	q.builder.emit(q.move(constant, &asm.Mem{Pool: q.code.Constant(q.configuration(squareRows))}, true))
-	q.builder.emit(q.move(constant, &asm.Mem{Base: frameRegister, Disp: q.config}, false))
+	q.builder.Emit(q.isa.Load(constant, asm.Mem{Pool: q.code.Constant(q.configuration(squareRows))}))
+	q.builder.Emit(q.isa.Store(asm.Mem{Base: frameRegister, Disp: q.config}, constant))
 	end := q.label()
 	if full, rest, ok := q.few(q.product.rows); ok {
 		last := q.label()
@@ -208,7 +208,7 @@ func (q *squares) all() {
 	q.integerImm(asm.CMP, left, 2*squareRows)
 	q.jump(asm.JLE, chosen)
 	q.integerImm(asm.ADD, size, 1)
-	q.builder.emit(asm.Inst{Op: asm.SHR, Bits: 64, Args: [4]asm.Reg{size}, Imm: 1})
+	q.builder.Emit(asm.Inst{Op: asm.SHR, Bits: 64, Args: [4]asm.Reg{size}, Imm: 1})
 	q.bind(chosen)
 	q.block(distance{register: size})
 	q.integerOp(asm.SUB, left, size)
@@ -280,7 +280,7 @@ func (b *squareBlock) configured(body func()) {
 		b.standing = true
 		body()
 	}()
-	b.builder.emit(asm.Inst{Op: asm.TILERELEASE})
+	b.builder.Emit(asm.Inst{Op: asm.TILERELEASE})
 }
 
 // block computes a block of as many rows as a register says, and moves the streams on.
@@ -294,7 +294,7 @@ func (q *squares) block(rows distance) {
 	q.bind(two)
 	half := q.copyOf(rows.register)
 	q.integerImm(asm.ADD, half, 1)
-	q.builder.emit(asm.Inst{Op: asm.SHR, Bits: 64, Args: [4]asm.Reg{half}, Imm: 1})
+	q.builder.Emit(asm.Inst{Op: asm.SHR, Bits: 64, Args: [4]asm.Reg{half}, Imm: 1})
 	both := &squareBlock{squares: q, rows: rows, height: distance{register: half}, halves: 2}
 	both.configured(both.products)
 	q.bind(done)
@@ -327,7 +327,7 @@ func (q *squares) configuration(height int64) []byte {
 func (b *squareBlock) configure() {
 	if b.height.known() {
 		pool := b.code.Constant(b.configuration(b.height.fixed))
-		b.builder.emit(asm.Inst{Op: asm.LDTILECFG, Args: [4]asm.Reg{asm.Memory}, Mem: asm.Mem{Pool: pool}})
+		b.builder.Emit(asm.Inst{Op: asm.LDTILECFG, Args: [4]asm.Reg{asm.Memory}, Mem: asm.Mem{Pool: pool}})
 		return
 	}
 	// Eight bytes of the configuration are the registers' numbers of rows; for five registers it is the block's.
@@ -339,7 +339,7 @@ func (b *squareBlock) configure() {
 	b.integerOp(asm.IMUL, rows, b.height.register)
 	b.integerOp(asm.OR, rows, b.number(squareRows<<(8*rightSquare)|rest<<(8*rightRest)))
 	b.storeWord(asm.Mem{Base: frameRegister, Disp: b.config + configRows}, rows)
-	b.builder.emit(asm.Inst{Op: asm.LDTILECFG, Args: [4]asm.Reg{asm.Memory},
+	b.builder.Emit(asm.Inst{Op: asm.LDTILECFG, Args: [4]asm.Reg{asm.Memory},
 		Mem: asm.Mem{Base: frameRegister, Disp: b.config}})
 }
 
@@ -409,21 +409,21 @@ func (b *squareBlock) products() {
 			}
 		}
 		each([2]asm.Mem{}, func(register int, _ asm.Mem) {
-			b.builder.emit(asm.Inst{Op: asm.TILEZERO, Args: [4]asm.Reg{asm.T(register)}})
+			b.builder.Emit(asm.Inst{Op: asm.TILEZERO, Args: [4]asm.Reg{asm.T(register)}})
 		})
 		for _, m := range b.terms {
 			b.walk(m, 0, b.copyOf(b.first(m.a)), b.copyOf(m.b), b.inRegister(m.a.row), b.number(m.deepB.fixed), columns)
 		}
 		at, _ := b.sumRows(b.save)
 		each(at, func(register int, at asm.Mem) {
-			b.builder.emit(asm.Inst{Op: asm.TILESTORED, Args: [4]asm.Reg{asm.Memory, asm.T(register)}, Mem: at})
+			b.builder.Emit(asm.Inst{Op: asm.TILESTORED, Args: [4]asm.Reg{asm.Memory, asm.T(register)}, Mem: at})
 		})
 	}
 }
 
 // read fills a tile register.
 func (b *squareBlock) read(register int, at asm.Mem) {
-	b.builder.emit(asm.Inst{Op: asm.TILELOADD, Args: [4]asm.Reg{asm.T(register), asm.Memory}, Mem: at})
+	b.builder.Emit(asm.Inst{Op: asm.TILELOADD, Args: [4]asm.Reg{asm.T(register), asm.Memory}, Mem: at})
 }
 
 // loop emits body n times, without a pause between.
@@ -471,7 +471,7 @@ func (b *squareBlock) innermost(m *term, left, right, strideA, strideB asm.Reg, 
 		b.read(register, asm.Mem{Base: right, Index: strideB, Scale: 1, Disp: int32(4 * columns[i])})
 	}
 	add := func(half, i, a, x int) {
-		b.builder.emit(asm.Inst{Op: product, Args: [4]asm.Reg{asm.T(2*half + i), asm.T(a), asm.T(x)}})
+		b.builder.Emit(asm.Inst{Op: product, Args: [4]asm.Reg{asm.T(2*half + i), asm.T(a), asm.T(x)}})
 	}
 	// Each step reads each square once, or B's first one again if there are no registers for both.
 	step := func(a, x, a2, x2 int) {
@@ -523,7 +523,7 @@ func (b *squareBlock) fetchColumns(m *term, right asm.Reg, columns []int64) {
 	for group := range int64(groups) {
 		for line := begin; line < end; line += 64 {
 			at := asm.Mem{Base: right, Disp: int32((2*groups+group)*m.deepB.fixed + line)}
-			b.builder.emit(asm.Inst{Op: asm.PREFETCHT0, Args: [4]asm.Reg{asm.Memory}, Mem: at})
+			b.builder.Emit(asm.Inst{Op: asm.PREFETCHT0, Args: [4]asm.Reg{asm.Memory}, Mem: at})
 		}
 	}
 }

@@ -185,7 +185,7 @@ func (x *sumExpressions) fetch(t *registerTile) {
 		}
 		for row := range t.rows {
 			for at := int64(0); at < int64(t.vectors)*t.lanes()*line; at += 64 {
-				t.emit(asm.Inst{Op: asm.PREFETCHW, Args: [4]asm.Reg{asm.Memory},
+				t.Emit(asm.Inst{Op: asm.PREFETCHW, Args: [4]asm.Reg{asm.Memory},
 					Mem: asm.Mem{Base: p.stream.at, Disp: t.disp(int64(row)*p.stream.row.fixed + at)}})
 			}
 		}
@@ -281,11 +281,11 @@ func (t *registerTile) storeBF16(at asm.Mem, vector int, r asm.Reg) {
 	if t.isa.bf16 > 0 {
 		slow := t.label()
 		small := t.maskRegister()
-		t.emit(asm.Inst{Op: asm.VFPCLASSPS, Bits: bits, Args: [4]asm.Reg{small, r}, Imm: subnormal})
-		t.emit(asm.Inst{Op: asm.KORTESTW, Args: [4]asm.Reg{small, small}})
+		t.Emit(asm.Inst{Op: asm.VFPCLASSPS, Bits: bits, Args: [4]asm.Reg{small, r}, Imm: subnormal})
+		t.Emit(asm.Inst{Op: asm.KORTESTW, Args: [4]asm.Reg{small, small}})
 		t.jump(asm.JNE, slow)
 		t.wide(asm.VCVTNEPS2BF16, to, r)
-		t.emit(asm.Inst{Op: asm.VMOVDQU16, Bits: bits / 2, Args: [4]asm.Reg{asm.Memory, to}, Mem: at, Mask: mask})
+		t.Emit(asm.Inst{Op: asm.VMOVDQU16, Bits: bits / 2, Args: [4]asm.Reg{asm.Memory, to}, Mem: at, Mask: mask})
 		t.jump(asm.JMP, end)
 		t.bind(slow)
 	}
@@ -293,18 +293,18 @@ func (t *registerTile) storeBF16(at asm.Mem, vector int, r asm.Reg) {
 		return asm.Mem{Pool: t.code.Constant(bytes.Repeat(binary.LittleEndian.AppendUint32(nil, v), t.isa.lanes))}
 	}
 	shift := func() {
-		t.emit(asm.Inst{Op: asm.VPSRLD, Bits: bits, Args: [4]asm.Reg{to, to}, Imm: 16})
+		t.Emit(asm.Inst{Op: asm.VPSRLD, Bits: bits, Args: [4]asm.Reg{to, to}, Imm: 16})
 	}
 	nan := t.maskRegister()
-	t.emit(asm.Inst{Op: asm.VCMPPS, Bits: bits, Args: [4]asm.Reg{nan, r, r}, Imm: int64(unordered)})
+	t.Emit(asm.Inst{Op: asm.VCMPPS, Bits: bits, Args: [4]asm.Reg{nan, r, r}, Imm: int64(unordered)})
 	t.wide(asm.VMOVUPS, to, r)
 	shift()
 	t.wideFrom(asm.VPANDD, all(1), to, to)
 	t.wideFrom(asm.VPADDD, all(0x7fff), to, to)
 	t.wide(asm.VPADDD, to, to, r)
-	t.emit(asm.Inst{Op: asm.VPORD, Bits: bits, Args: [4]asm.Reg{to, r, asm.Memory}, Mem: all(0x40 << 16), Mask: nan})
+	t.Emit(asm.Inst{Op: asm.VPORD, Bits: bits, Args: [4]asm.Reg{to, r, asm.Memory}, Mem: all(0x40 << 16), Mask: nan})
 	shift()
-	t.emit(asm.Inst{Op: asm.VPMOVDW, Bits: bits, Args: [4]asm.Reg{asm.Memory, to}, Mem: at, Mask: mask})
+	t.Emit(asm.Inst{Op: asm.VPMOVDW, Bits: bits, Args: [4]asm.Reg{asm.Memory, to}, Mem: at, Mask: mask})
 	t.bind(end)
 	t.give(to)
 }
@@ -528,7 +528,7 @@ func (x *sumExpressions) compared(t *registerTile, c *loop.Binary, p predicate, 
 	default:
 		mask = t.take()
 	}
-	t.emit(asm.Inst{Op: compare, Bits: uint16(t.isa.bits), Args: [4]asm.Reg{mask, a, b}, Imm: int64(p)})
+	t.Emit(asm.Inst{Op: compare, Bits: uint16(t.isa.bits), Args: [4]asm.Reg{mask, a, b}, Imm: int64(p)})
 	if own && mask != a {
 		t.give(a)
 	}
@@ -545,7 +545,7 @@ func (t *registerTile) blend(to, mask, yes, no asm.Reg) {
 		masked, plain = asm.VBLENDMPD, asm.VBLENDVPD
 	}
 	if t.isa.masks {
-		t.emit(asm.Inst{Op: masked, Bits: uint16(t.isa.bits), Args: [4]asm.Reg{to, no, yes}, Mask: mask})
+		t.Emit(asm.Inst{Op: masked, Bits: uint16(t.isa.bits), Args: [4]asm.Reg{to, no, yes}, Mask: mask})
 		return
 	}
 	t.wide(plain, to, no, yes, mask)

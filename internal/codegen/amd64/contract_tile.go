@@ -226,14 +226,14 @@ func (t *registerTile) sum(row, vector int) asm.Reg { return asm.V(row*t.vectors
 func (t *registerTile) wide(op asm.Op, args ...asm.Reg) {
 	in := asm.Inst{Op: op, Bits: uint16(t.isa.bits)}
 	copy(in.Args[:], args)
-	t.emit(in)
+	t.Emit(in)
 }
 
 // wideFrom emits an instruction whose last operand is in memory.
 func (t *registerTile) wideFrom(op asm.Op, at asm.Mem, args ...asm.Reg) {
 	in := asm.Inst{Op: op, Bits: uint16(t.isa.bits), Mem: at}
 	copy(in.Args[:], append(args, asm.Memory))
-	t.emit(in)
+	t.Emit(in)
 }
 
 // begin takes the vector registers for the tile; those that are not sums are spare.
@@ -296,7 +296,7 @@ func (t *registerTile) loadMask(r asm.Reg) {
 	if t.ops.size == 8 {
 		broadcast, from = asm.VPBROADCASTQ, asm.VMOVQ
 	}
-	t.emit(asm.Inst{Op: from, Args: [4]asm.Reg{r, t.part.register}})
+	t.Emit(asm.Inst{Op: from, Args: [4]asm.Reg{r, t.part.register}})
 	t.wide(broadcast, r, r)
 	t.wideFrom(t.ops.compare, asm.Mem{Pool: t.code.Constant(counts)}, r, r)
 }
@@ -308,10 +308,10 @@ func (t *registerTile) opmask() {
 		t.setNumber(bits, 1<<t.part.fixed-1)
 	} else {
 		t.setNumber(bits, -1)
-		t.emit(asm.Inst{Op: asm.BZHI, Bits: 64, Args: [4]asm.Reg{bits, bits, t.part.register}})
+		t.Emit(asm.Inst{Op: asm.BZHI, Bits: 64, Args: [4]asm.Reg{bits, bits, t.part.register}})
 	}
 	t.mask = t.maskRegister()
-	t.emit(asm.Inst{Op: asm.KMOVW, Args: [4]asm.Reg{t.mask, bits}})
+	t.Emit(asm.Inst{Op: asm.KMOVW, Args: [4]asm.Reg{t.mask, bits}})
 }
 
 // loadLanes reads a vector of a row; of the last vector, without touching memory beyond its lanes. r may be the mask's
@@ -321,7 +321,7 @@ func (t *registerTile) loadLanes(r asm.Reg, vector int, at asm.Mem) {
 	case !t.partial(vector):
 		t.wideFrom(t.ops.move, at, r)
 	case t.isa.masks:
-		t.emit(asm.Inst{Op: t.ops.move, Bits: uint16(t.isa.bits), Args: [4]asm.Reg{r, asm.Memory}, Mem: at, Mask: t.mask,
+		t.Emit(asm.Inst{Op: t.ops.move, Bits: uint16(t.isa.bits), Args: [4]asm.Reg{r, asm.Memory}, Mem: at, Mask: t.mask,
 			Zero: true})
 	case t.mask != asm.NoReg:
 		t.wideFrom(t.ops.maskMove, at, r, t.mask)
@@ -335,15 +335,15 @@ func (t *registerTile) loadLanes(r asm.Reg, vector int, at asm.Mem) {
 func (t *registerTile) storeLanes(at asm.Mem, vector int, r asm.Reg) {
 	switch {
 	case t.whole || !t.partial(vector):
-		t.emit(asm.Inst{Op: t.ops.move, Bits: uint16(t.isa.bits), Args: [4]asm.Reg{asm.Memory, r}, Mem: at})
+		t.Emit(asm.Inst{Op: t.ops.move, Bits: uint16(t.isa.bits), Args: [4]asm.Reg{asm.Memory, r}, Mem: at})
 	case t.isa.masks:
-		t.emit(asm.Inst{Op: t.ops.move, Bits: uint16(t.isa.bits), Args: [4]asm.Reg{asm.Memory, r}, Mem: at, Mask: t.mask})
+		t.Emit(asm.Inst{Op: t.ops.move, Bits: uint16(t.isa.bits), Args: [4]asm.Reg{asm.Memory, r}, Mem: at, Mask: t.mask})
 	default:
 		if t.mask == asm.NoReg {
 			t.mask = t.take()
 			t.loadMask(t.mask)
 		}
-		t.emit(asm.Inst{Op: t.ops.maskMove, Bits: uint16(t.isa.bits), Args: [4]asm.Reg{asm.Memory, t.mask, r}, Mem: at})
+		t.Emit(asm.Inst{Op: t.ops.maskMove, Bits: uint16(t.isa.bits), Args: [4]asm.Reg{asm.Memory, t.mask, r}, Mem: at})
 	}
 }
 
@@ -404,7 +404,7 @@ func (t *registerTile) innermost(m *term, a, b asm.Reg) {
 		return func() {
 			if m.ahead != asm.NoReg && steps == unrolled && t.rows > fewestRows {
 				for line := int64(0); line < m.pace; line += 64 {
-					t.emit(asm.Inst{Op: asm.PREFETCHT1, Args: [4]asm.Reg{asm.Memory}, Mem: asm.Mem{Base: m.ahead, Disp: int32(line)}})
+					t.Emit(asm.Inst{Op: asm.PREFETCHT1, Args: [4]asm.Reg{asm.Memory}, Mem: asm.Mem{Base: m.ahead, Disp: int32(line)}})
 				}
 				t.moveOn(m.ahead, known(m.pace))
 			}
@@ -429,7 +429,7 @@ func (t *registerTile) innermost(m *term, a, b asm.Reg) {
 		return
 	}
 	n := t.copyOf(m.depth.register)
-	t.emit(asm.Inst{Op: asm.SAR, Bits: 64, Args: [4]asm.Reg{n}, Imm: 2})
+	t.Emit(asm.Inst{Op: asm.SAR, Bits: 64, Args: [4]asm.Reg{n}, Imm: 2})
 	t.repeat(distance{register: n}, round(unrolled))
 	t.assign(n, m.depth.register)
 	t.integerImm(asm.AND, n, unrolled-1)
@@ -493,7 +493,7 @@ func (t *registerTile) step(m *term, rows rowBases, b asm.Reg, k int64, even boo
 	if ahead := t.fetchesAhead(m); even && ahead > 0 {
 		step := line * int64(t.vectors)
 		for next := (k*step + 63) &^ 63; next < (k+1)*step; next += 64 {
-			t.emit(asm.Inst{Op: asm.PREFETCHT0, Args: [4]asm.Reg{asm.Memory},
+			t.Emit(asm.Inst{Op: asm.PREFETCHT0, Args: [4]asm.Reg{asm.Memory},
 				Mem: asm.Mem{Base: b, Disp: int32(dispB + next - k*step + ahead)}})
 		}
 	}
@@ -525,9 +525,8 @@ func (t *registerTile) step(m *term, rows rowBases, b asm.Reg, k int64, even boo
 		others := free - t.vectors
 		if t.vectors == 1 && t.repeats(m) {
 			for i := range all {
-				at := rows.at(i, dispA)
-				at.Broadcast = true
-				t.wideFrom(t.ops.multiplyAdd, at, t.sum(i, 0), asm.V(first))
+				t.Emit(asm.Inst{Op: t.ops.multiplyAdd, Bits: uint16(t.isa.bits), Mem: rows.at(i, dispA), Broadcast: true,
+					Args: [4]asm.Reg{t.sum(i, 0), asm.V(first), asm.Memory}})
 			}
 			return
 		}

@@ -82,7 +82,7 @@ func (t *registerTile) maskOfRows(count int) asm.Reg {
 	if t.isa.masks {
 		bits, mask := t.general(), t.maskRegister()
 		t.setNumber(bits, 1<<count-1)
-		t.emit(asm.Inst{Op: asm.KMOVW, Args: [4]asm.Reg{mask, bits}})
+		t.Emit(asm.Inst{Op: asm.KMOVW, Args: [4]asm.Reg{mask, bits}})
 		return mask
 	}
 	var lanes []byte
@@ -94,7 +94,7 @@ func (t *registerTile) maskOfRows(count int) asm.Reg {
 		lanes = binary.LittleEndian.AppendUint32(lanes, lane)
 	}
 	mask := t.take()
-	t.emit(asm.Inst{Op: asm.VMOVUPS, Bits: 128, Args: [4]asm.Reg{mask, asm.Memory},
+	t.Emit(asm.Inst{Op: asm.VMOVUPS, Bits: 128, Args: [4]asm.Reg{mask, asm.Memory},
 		Mem: asm.Mem{Pool: t.code.Constant(lanes)}})
 	return mask
 }
@@ -105,18 +105,18 @@ func (t *registerTile) storePart(at, r asm.Reg, group int64, mask, free asm.Reg)
 	to, extract := asm.Mem{Base: at}, asm.Inst{Op: asm.VEXTRACTF128, Bits: uint16(t.isa.bits), Imm: group}
 	if group > 0 && mask == asm.NoReg {
 		extract.Args, extract.Mem = [4]asm.Reg{asm.Memory, r}, to
-		t.emit(extract)
+		t.Emit(extract)
 		return
 	}
 	if group > 0 {
 		extract.Args = [4]asm.Reg{free, r}
-		t.emit(extract)
+		t.Emit(extract)
 		r = free
 	}
 	switch {
 	case mask != asm.NoReg && !t.isa.masks:
-		t.emit(asm.Inst{Op: asm.VMASKMOVPS, Bits: 128, Args: [4]asm.Reg{asm.Memory, mask, r}, Mem: to})
+		t.Emit(asm.Inst{Op: asm.VMASKMOVPS, Bits: 128, Args: [4]asm.Reg{asm.Memory, mask, r}, Mem: to})
 	default:
-		t.emit(asm.Inst{Op: asm.VMOVUPS, Bits: 128, Args: [4]asm.Reg{asm.Memory, r}, Mem: to, Mask: mask})
+		t.Emit(asm.Inst{Op: asm.VMOVUPS, Bits: 128, Args: [4]asm.Reg{asm.Memory, r}, Mem: to, Mask: mask})
 	}
 }

@@ -149,31 +149,31 @@ func (e *emitter) open(body []loop.Stmt) *scope {
 		e.k.bug("a scope inside a head")
 	}
 	if len(e.scopes) > 0 {
-		e.here.insts = e.insts
+		e.here.insts = e.Insts
 	}
 	s := &scope{depth: len(e.scopes), headReady: map[string]ready{}, bodyReady: map[string]ready{}, stored: storedIn(body),
 		assigned: assignedIn(body)}
 	e.scopes = append(e.scopes, s)
-	e.here, e.insts = s, nil
+	e.here, e.Insts = s, nil
 	return s
 }
 
 // close ends the innermost scope and returns its body; its head is in the scope. Code is emitted to the scope around it
 // again.
 func (e *emitter) close() (body []asm.Inst) {
-	body = e.insts
+	body = e.Insts
 	e.scopes = e.scopes[:len(e.scopes)-1]
-	e.here, e.insts = nil, nil
+	e.here, e.Insts = nil, nil
 	if len(e.scopes) > 0 {
 		e.here = e.scopes[len(e.scopes)-1]
-		e.insts = e.here.insts
+		e.Insts = e.here.insts
 	}
 	return body
 }
 
 // rebody returns the innermost scope's body so far and begins it again, for a second version.
 func (e *emitter) rebody() (body []asm.Inst) {
-	body, e.insts = e.insts, nil
+	body, e.Insts = e.Insts, nil
 	e.here.bodyReady = map[string]ready{}
 	return body
 }
@@ -210,22 +210,22 @@ func (e *emitter) once(depth int, key string, make func() ready) ready {
 		}
 		return r
 	}
-	here, inHead, insts := e.here, e.inHead, e.insts
+	here, inHead, insts := e.here, e.inHead, e.Insts
 	e.here, e.inHead = e.scopes[depth+1], true
 	if inHead {
 		here.head = insts
 	} else {
 		here.insts = insts
 	}
-	e.insts = e.here.head
+	e.Insts = e.here.head
 	r := make()
-	e.here.head = e.insts
+	e.here.head = e.Insts
 	e.here.headReady[key] = r
 	e.here, e.inHead = here, inHead
 	if inHead {
-		e.insts = here.head
+		e.Insts = here.head
 	} else {
-		e.insts = here.insts
+		e.Insts = here.insts
 	}
 	return r
 }
@@ -420,7 +420,7 @@ func (e *emitter) quotient(f sym.Factor) asm.Reg {
 		if f.Kind == sym.Remainder {
 			e.integerImm(asm.AND, r, v-1)
 		} else if v > 1 {
-			e.emit(asm.Inst{Op: asm.SAR, Bits: 64, Args: [4]asm.Reg{r}, Imm: int64(log2(v))})
+			e.Emit(asm.Inst{Op: asm.SAR, Bits: 64, Args: [4]asm.Reg{r}, Imm: int64(log2(v))})
 		}
 		return r
 	}
@@ -438,9 +438,9 @@ func (e *emitter) quotient(f sym.Factor) asm.Reg {
 	dividend, divisor := e.integer(x), e.integer(y)
 	r := e.general()
 	if lo, _ := e.bounds(x); lo >= 0 {
-		e.emit(asm.Inst{Op: asm.MOV, Bits: 64, Args: [4]asm.Reg{asm.RAX, dividend}})
-		e.emit(asm.Inst{Op: asm.MOV, Bits: 32, Args: [4]asm.Reg{asm.RDX}, Imm: 0})
-		e.emit(asm.Inst{Op: asm.DIV, Bits: 64, Args: [4]asm.Reg{divisor}})
+		e.Emit(asm.Inst{Op: asm.MOV, Bits: 64, Args: [4]asm.Reg{asm.RAX, dividend}})
+		e.Emit(asm.Inst{Op: asm.MOV, Bits: 32, Args: [4]asm.Reg{asm.RDX}, Imm: 0})
+		e.Emit(asm.Inst{Op: asm.DIV, Bits: 64, Args: [4]asm.Reg{divisor}})
 		if kind == sym.Remainder {
 			e.assign(r, asm.RDX)
 		} else {
@@ -448,9 +448,9 @@ func (e *emitter) quotient(f sym.Factor) asm.Reg {
 		}
 		return r
 	}
-	e.emit(asm.Inst{Op: asm.MOV, Bits: 64, Args: [4]asm.Reg{asm.RAX, dividend}})
-	e.emit(asm.Inst{Op: asm.CQO, Bits: 64})
-	e.emit(asm.Inst{Op: asm.IDIV, Bits: 64, Args: [4]asm.Reg{divisor}})
+	e.Emit(asm.Inst{Op: asm.MOV, Bits: 64, Args: [4]asm.Reg{asm.RAX, dividend}})
+	e.Emit(asm.Inst{Op: asm.CQO, Bits: 64})
+	e.Emit(asm.Inst{Op: asm.IDIV, Bits: 64, Args: [4]asm.Reg{divisor}})
 	// A negative remainder is one divisor too low, the quotient one too high.
 	done := e.label()
 	quotient, remainder := e.copyOf(asm.RAX), e.copyOf(asm.RDX)

@@ -30,7 +30,7 @@ func (e *emitter) packedAt(buffer string, dt dtype.DType, offset sym.Expr, align
 	per := int64(8 / dt.Bits())
 	position := e.integer(offset)
 	p := packedElement{base: e.pointer(buffer, sym.Const(0)), first: e.copyOf(position), shift: asm.NoReg}
-	e.emit(asm.Inst{Op: asm.SHR, Bits: 64, Args: [4]asm.Reg{p.first}, Imm: int64(log2(per))})
+	e.Emit(asm.Inst{Op: asm.SHR, Bits: 64, Args: [4]asm.Reg{p.first}, Imm: int64(log2(per))})
 	if !aligned {
 		shift := e.copyOf(position)
 		e.integerImm(asm.AND, shift, per-1)
@@ -70,7 +70,7 @@ func (e *emitter) loadPacked(buffer string, dt dtype.DType, offset sym.Expr, ste
 	width := e.isa.lanes * dt.Bits()
 	read := func(op asm.Op, bits uint16, at asm.Mem) asm.Reg {
 		r := e.general()
-		e.emit(asm.Inst{Op: op, Bits: bits, Args: [4]asm.Reg{r, asm.Memory}, Mem: at})
+		e.Emit(asm.Inst{Op: op, Bits: bits, Args: [4]asm.Reg{r, asm.Memory}, Mem: at})
 		return r
 	}
 	var all asm.Reg // a register of 64 bits: the elements, after the bits before the first element in its byte
@@ -86,7 +86,7 @@ func (e *emitter) loadPacked(buffer string, dt dtype.DType, offset sym.Expr, ste
 	if !aligned {
 		// The byte of the last element is the one that follows what was read, or its last one once more.
 		last := e.copyOf(e.integer(offset.Add(sym.Const(int64(e.isa.lanes - 1)))))
-		e.emit(asm.Inst{Op: asm.SHR, Bits: 64, Args: [4]asm.Reg{last}, Imm: int64(log2(int64(8 / dt.Bits())))})
+		e.Emit(asm.Inst{Op: asm.SHR, Bits: 64, Args: [4]asm.Reg{last}, Imm: int64(log2(int64(8 / dt.Bits())))})
 		next := e.broadcastWide(e.byteAt(asm.Mem{Base: p.base, Index: last, Scale: 1}))
 		by := e.and(p.shift, e.repeated64(0xff)) // in lanes of 64 bits
 		lanes = e.three(asm.VPSRLVQ, lanes, by)
@@ -109,7 +109,7 @@ func (e *emitter) loadPacked(buffer string, dt dtype.DType, offset sym.Expr, ste
 // byteAt returns a byte of memory, extended by zeros.
 func (e *emitter) byteAt(at asm.Mem) asm.Reg {
 	r := e.general()
-	e.emit(asm.Inst{Op: asm.MOVZXB, Bits: 32, Args: [4]asm.Reg{r, asm.Memory}, Mem: at})
+	e.Emit(asm.Inst{Op: asm.MOVZXB, Bits: 32, Args: [4]asm.Reg{r, asm.Memory}, Mem: at})
 	return r
 }
 
@@ -130,7 +130,7 @@ func (e *emitter) storePacked(buffer string, dt dtype.DType, offset sym.Expr, st
 	}
 	code = e.and(code, ones)
 	write := func(bits uint16, at asm.Mem, r asm.Reg) {
-		e.emit(asm.Inst{Op: asm.MOV, Bits: bits, Args: [4]asm.Reg{asm.Memory, r}, Mem: at})
+		e.Emit(asm.Inst{Op: asm.MOV, Bits: bits, Args: [4]asm.Reg{asm.Memory, r}, Mem: at})
 	}
 	if e.vector == nil {
 		p := e.packedAt(buffer, dt, offset, false)
@@ -153,7 +153,7 @@ func (e *emitter) storePacked(buffer string, dt dtype.DType, offset sym.Expr, st
 	}
 	half := func(r asm.Reg) asm.Reg {
 		upper := e.builder.vector()
-		e.emit(asm.Inst{Op: asm.VEXTRACTI128, Bits: 256, Args: [4]asm.Reg{upper, r}, Imm: 1})
+		e.Emit(asm.Inst{Op: asm.VEXTRACTI128, Bits: 256, Args: [4]asm.Reg{upper, r}, Imm: 1})
 		return e.or(r, upper)
 	}
 	if e.isa.lanes == 8 {

@@ -187,7 +187,7 @@ func (b *builder) rarely(mask asm.Reg, usual []asm.Reg, otherwise func() []asm.R
 		result[i] = b.copyOf(r)
 	}
 	lanes, over := b.bitsOf(mask), b.label()
-	b.emit(asm.Inst{Op: asm.TEST, Bits: 32, Args: [4]asm.Reg{lanes, lanes}})
+	b.Emit(asm.Inst{Op: asm.TEST, Bits: 32, Args: [4]asm.Reg{lanes, lanes}})
 	b.jump(asm.JE, over)
 	for i, r := range otherwise() {
 		b.assign(result[i], b.selectLanes(mask, r, result[i]))

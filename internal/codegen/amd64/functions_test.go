@@ -38,8 +38,8 @@ func program(i *isa, f func(m emitted, x, y asm.Reg) asm.Reg) (code []byte, fram
 	b.integerImm(asm.ADD, tile, 1)
 	b.jump(asm.JMP, again)
 	b.bind(over)
-	b.emit(asm.Inst{Op: asm.MOV, Bits: 32, Args: [4]asm.Reg{asm.RAX}, Imm: 0})
-	b.emit(asm.Inst{Op: asm.RET})
+	b.Emit(asm.Inst{Op: asm.MOV, Bits: 32, Args: [4]asm.Reg{asm.RAX}, Imm: 0})
+	b.Emit(asm.Inst{Op: asm.RET})
 	code, used := b.finish(64)
 	return code, int(used)
 }

@@ -73,7 +73,7 @@ func (e *emitter) withoutIndex(at asm.Mem) asm.Mem {
 		return at
 	}
 	base := e.general()
-	e.emit(asm.Inst{Op: asm.LEA, Bits: 64, Args: [4]asm.Reg{base, asm.Memory}, Mem: at})
+	e.Emit(asm.Inst{Op: asm.LEA, Bits: 64, Args: [4]asm.Reg{base, asm.Memory}, Mem: at})
 	return asm.Mem{Base: base}
 }
 
@@ -149,7 +149,7 @@ func (e *emitter) gatherBy(op asm.Op, at asm.Mem, mask asm.Reg) asm.Reg {
 	} else {
 		in.Args = [4]asm.Reg{r, asm.Memory, m}
 	}
-	e.emit(in)
+	e.Emit(in)
 	return r
 }
 
@@ -157,7 +157,7 @@ func (e *emitter) gatherBy(op asm.Op, at asm.Mem, mask asm.Reg) asm.Reg {
 // which is in the element's own page.
 func (e *emitter) gatherSmall(dt dtype.DType, p scattered, mask asm.Reg) value {
 	word := e.general()
-	e.emit(asm.Inst{Op: asm.LEA, Bits: 64, Args: [4]asm.Reg{word, asm.Memory}, Mem: p.at})
+	e.Emit(asm.Inst{Op: asm.LEA, Bits: 64, Args: [4]asm.Reg{word, asm.Memory}, Mem: p.at})
 	start := e.copyOf(word)
 	e.integerImm(asm.AND, start, 3)
 	e.integerImm(asm.AND, word, -4)
@@ -241,7 +241,7 @@ func (e *emitter) scatterBy(op asm.Op, at asm.Mem, index asm.Reg, scale uint8, x
 		m = e.maskConst(true)
 	}
 	m = e.copyOf(m)
-	e.emit(asm.Inst{Op: op, Bits: uint16(e.isa.bits), Args: [4]asm.Reg{asm.Memory, x}, Mem: at, Mask: m})
+	e.Emit(asm.Inst{Op: op, Bits: uint16(e.isa.bits), Args: [4]asm.Reg{asm.Memory, x}, Mem: at, Mask: m})
 }
 
 // scatterOneByOne writes lane after lane; a branch skips those outside the mask.
@@ -260,7 +260,7 @@ func (e *emitter) scatterOneByOne(dt dtype.DType, p scattered, x value, mask asm
 	for lane := range e.isa.lanes {
 		over := e.label()
 		if bits != asm.NoReg {
-			e.emit(asm.Inst{Op: asm.TEST, Bits: 32, Args: [4]asm.Reg{bits}, Imm: 1 << lane})
+			e.Emit(asm.Inst{Op: asm.TEST, Bits: 32, Args: [4]asm.Reg{bits}, Imm: 1 << lane})
 			e.jump(asm.JE, over)
 		}
 		at := p.at
@@ -279,8 +279,8 @@ func (e *emitter) indexOf(index value, lane int) asm.Reg {
 		return e.wordOf(e.halfOf(index.lo, index.hi, lane), lane%(e.isa.lanes/2))
 	}
 	r := e.general()
-	e.emit(asm.Inst{Op: asm.VPEXTRD, Args: [4]asm.Reg{r, e.quarter(index.lo, lane/4)}, Imm: int64(lane % 4)})
-	e.emit(asm.Inst{Op: asm.MOVSXD, Bits: 64, Args: [4]asm.Reg{r, r}})
+	e.Emit(asm.Inst{Op: asm.VPEXTRD, Args: [4]asm.Reg{r, e.quarter(index.lo, lane/4)}, Imm: int64(lane % 4)})
+	e.Emit(asm.Inst{Op: asm.MOVSXD, Bits: 64, Args: [4]asm.Reg{r, r}})
 	return r
 }
 
@@ -295,7 +295,7 @@ func (e *emitter) halfOf(lo, hi asm.Reg, lane int) asm.Reg {
 // wordOf returns a general register with one lane of 64 bits of a register.
 func (e *emitter) wordOf(x asm.Reg, lane int) asm.Reg {
 	r := e.general()
-	e.emit(asm.Inst{Op: asm.VPEXTRQ, Args: [4]asm.Reg{r, e.quarter(x, lane/2)}, Imm: int64(lane % 2)})
+	e.Emit(asm.Inst{Op: asm.VPEXTRQ, Args: [4]asm.Reg{r, e.quarter(x, lane/2)}, Imm: int64(lane % 2)})
 	return r
 }
 
@@ -318,8 +318,8 @@ func (e *emitter) storeLane(dt dtype.DType, at asm.Mem, lo, hi asm.Reg, lane int
 		return
 	}
 	r := e.general()
-	e.emit(asm.Inst{Op: asm.VPEXTRD, Args: [4]asm.Reg{r, e.quarter(lo, lane/4)}, Imm: int64(lane % 4)})
-	e.emit(asm.Inst{Op: asm.MOV, Bits: uint16(dt.Bits()), Args: [4]asm.Reg{asm.Memory, r}, Mem: at})
+	e.Emit(asm.Inst{Op: asm.VPEXTRD, Args: [4]asm.Reg{r, e.quarter(lo, lane/4)}, Imm: int64(lane % 4)})
+	e.Emit(asm.Inst{Op: asm.MOV, Bits: uint16(dt.Bits()), Args: [4]asm.Reg{asm.Memory, r}, Mem: at})
 }
 
 // checkLanes makes a value of each lane usable in indices, or ends the call with the first lane that fails the check.
@@ -338,11 +338,11 @@ func (e *emitter) checkLanes(s *loop.Check, v value) {
 	e.jump(asm.JE, right)
 	scope := e.open(nil)
 	first := e.general()
-	e.emit(asm.Inst{Op: asm.TZCNT, Bits: 32, Args: [4]asm.Reg{first, bits}})
+	e.Emit(asm.Inst{Op: asm.TZCNT, Bits: 32, Args: [4]asm.Reg{first, bits}})
 	e.failCheck(s, e.laneAt(v, first), e.laneAt(least, first), e.laneAt(greatest, first))
 	body := e.close()
-	e.append(scope.head)
-	e.append(body)
+	e.Append(scope.head)
+	e.Append(body)
 	e.bind(right)
 	e.checked(s, name{lanes: v, min: low, max: high})
 }
@@ -402,7 +402,7 @@ func (e *emitter) loadSpread(dt dtype.DType, at asm.Mem, step int64, mask asm.Re
 		if part == 1 {
 			index = e.copyOf(e.spreadPair(step))
 		}
-		e.emit(asm.Inst{Op: asm.VPERMI2D, Bits: uint16(e.isa.bits), Args: [4]asm.Reg{index, all, x}})
+		e.Emit(asm.Inst{Op: asm.VPERMI2D, Bits: uint16(e.isa.bits), Args: [4]asm.Reg{index, all, x}})
 		all = index
 	}
 	return value{dtype: dt, lo: all}
@@ -430,12 +430,12 @@ func (e *emitter) spreadMask(mask asm.Reg, by, from int64) asm.Reg {
 		pattern |= 1 << (lane * by)
 	}
 	bits := e.general()
-	e.emit(asm.Inst{Op: asm.PDEP, Bits: 64, Args: [4]asm.Reg{bits, e.bitsOf(mask), e.number(pattern)}})
+	e.Emit(asm.Inst{Op: asm.PDEP, Bits: 64, Args: [4]asm.Reg{bits, e.bitsOf(mask), e.number(pattern)}})
 	if from > 0 {
-		e.emit(asm.Inst{Op: asm.SHR, Bits: 64, Args: [4]asm.Reg{bits}, Imm: from})
+		e.Emit(asm.Inst{Op: asm.SHR, Bits: 64, Args: [4]asm.Reg{bits}, Imm: from})
 	}
 	r := e.maskRegister()
-	e.emit(asm.Inst{Op: asm.KMOVW, Bits: 32, Args: [4]asm.Reg{r, bits}})
+	e.Emit(asm.Inst{Op: asm.KMOVW, Bits: 32, Args: [4]asm.Reg{r, bits}})
 	return r
 }
 

@@ -120,10 +120,10 @@ func (e *emitter) remainderSteps(r, b asm.Reg) {
 func (e *emitter) bitsOfWide(mask asm.Reg) asm.Reg {
 	r := e.general()
 	if !e.isa.masks {
-		e.emit(asm.Inst{Op: asm.VMOVMSKPD, Bits: uint16(e.isa.bits), Args: [4]asm.Reg{r, mask}})
+		e.Emit(asm.Inst{Op: asm.VMOVMSKPD, Bits: uint16(e.isa.bits), Args: [4]asm.Reg{r, mask}})
 		return r
 	}
-	e.emit(asm.Inst{Op: asm.KMOVW, Bits: 32, Args: [4]asm.Reg{r, mask}})
+	e.Emit(asm.Inst{Op: asm.KMOVW, Bits: 32, Args: [4]asm.Reg{r, mask}})
 	e.integerImm(asm.AND, r, 1<<(e.isa.lanes/2)-1)
 	return r
 }

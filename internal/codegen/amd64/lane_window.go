@@ -47,7 +47,7 @@ func (e *emitter) gatherNear(p scattered, mask asm.Reg) asm.Reg {
 	at.Disp += int32(4 * width)
 	high := e.loadMasked(masks[1], at)
 	e.assign(result, w.lanes)
-	e.emit(asm.Inst{Op: asm.VPERMI2D, Bits: uint16(e.isa.bits), Args: [4]asm.Reg{result, low, high}})
+	e.Emit(asm.Inst{Op: asm.VPERMI2D, Bits: uint16(e.isa.bits), Args: [4]asm.Reg{result, low, high}})
 	e.jump(asm.JMP, done)
 
 	e.bind(far)

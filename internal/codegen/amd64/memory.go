@@ -77,8 +77,8 @@ func (e *emitter) assignBefore(done asm.Label, result value, read func() value) 
 		e.assign(result.hi, v.hi)
 	}
 	body := e.close()
-	e.append(s.head)
-	e.append(body)
+	e.Append(s.head)
+	e.Append(body)
 	e.bind(done)
 }
 
@@ -114,7 +114,7 @@ func (e *emitter) lanes(buffer string, dt dtype.DType, offset sym.Expr, mask asm
 		if e.streams(buffer, dt, offset) {
 			ahead := at
 			ahead.Disp += streamAhead
-			e.emit(asm.Inst{Op: asm.PREFETCHT0, Args: [4]asm.Reg{asm.Memory}, Mem: ahead})
+			e.Emit(asm.Inst{Op: asm.PREFETCHT0, Args: [4]asm.Reg{asm.Memory}, Mem: ahead})
 		}
 		return e.loadRun(dt, at, mask)
 	case even && dt.Bits() == 32 && e.isa.masks && -mostSpread <= step && step <= mostSpread && !(part && step < 0):
@@ -169,7 +169,7 @@ func (e *emitter) loadOne(dt dtype.DType, at asm.Mem) value {
 	v := value{dtype: dt, uniform: true}
 	read := func(op asm.Op) asm.Reg {
 		r := e.general()
-		e.emit(asm.Inst{Op: op, Bits: 32, Args: [4]asm.Reg{r, asm.Memory}, Mem: at})
+		e.Emit(asm.Inst{Op: op, Bits: 32, Args: [4]asm.Reg{r, asm.Memory}, Mem: at})
 		return r
 	}
 	switch dt {
@@ -177,7 +177,7 @@ func (e *emitter) loadOne(dt dtype.DType, at asm.Mem) value {
 		v.lo = e.broadcast(at)
 	case dtype.F64, dtype.I64, dtype.U64:
 		v.lo = e.builder.vector()
-		e.emit(asm.Inst{Op: asm.VBROADCASTSD, Bits: uint16(e.isa.bits), Args: [4]asm.Reg{v.lo, asm.Memory}, Mem: at})
+		e.Emit(asm.Inst{Op: asm.VBROADCASTSD, Bits: uint16(e.isa.bits), Args: [4]asm.Reg{v.lo, asm.Memory}, Mem: at})
 		v.hi = v.lo
 	case dtype.U8:
 		v.lo = e.broadcastInt(read(asm.MOVZXB))
@@ -205,7 +205,7 @@ func (e *emitter) loadOne(dt dtype.DType, at asm.Mem) value {
 // low128 returns a general register in the low 32 bits of a vector.
 func (e *emitter) low128(x asm.Reg) asm.Reg {
 	r := e.builder.vector()
-	e.emit(asm.Inst{Op: asm.VMOVD, Args: [4]asm.Reg{r, x}})
+	e.Emit(asm.Inst{Op: asm.VMOVD, Args: [4]asm.Reg{r, x}})
 	return r
 }
 
@@ -248,7 +248,7 @@ func (e *emitter) loadRun(dt dtype.DType, at asm.Mem, mask asm.Reg) value {
 		}
 		in.Mask, in.Zero = mask, true
 	}
-	e.emit(in)
+	e.Emit(in)
 	return e.extended(dt, r)
 }
 
@@ -321,8 +321,8 @@ func (e *emitter) store(s *loop.Store) {
 	scope := e.open(nil)
 	write()
 	body := e.close()
-	e.append(scope.head)
-	e.append(body)
+	e.Append(scope.head)
+	e.Append(body)
 	e.bind(done)
 }
 
@@ -349,7 +349,7 @@ func (e *emitter) storeLanes(buffer string, dt dtype.DType, offset sym.Expr, x v
 // storeOne writes lane 0.
 func (e *emitter) storeOne(dt dtype.DType, at asm.Mem, x value) {
 	to := func(op asm.Op, bits uint16, r asm.Reg) {
-		e.emit(asm.Inst{Op: op, Bits: bits, Args: [4]asm.Reg{asm.Memory, r}, Mem: at})
+		e.Emit(asm.Inst{Op: op, Bits: bits, Args: [4]asm.Reg{asm.Memory, r}, Mem: at})
 	}
 	switch dt {
 	case dtype.F32, dtype.I32, dtype.U32:
@@ -409,14 +409,14 @@ func (e *emitter) storeRun(dt dtype.DType, at asm.Mem, x value, mask asm.Reg) {
 		case dt.Bits() == 16:
 			in.Op = asm.VPMOVDW
 		}
-		e.emit(in)
+		e.Emit(in)
 		return
 	}
 	op, bits := asm.VMOVUPS, uint16(e.isa.lanes*dt.Bits())
 	if bits < 128 {
 		op, bits = asm.VMOVQ, 0
 	}
-	e.emit(asm.Inst{Op: op, Bits: bits, Args: [4]asm.Reg{asm.Memory, e.narrowed(dt, x.lo)}, Mem: at})
+	e.Emit(asm.Inst{Op: op, Bits: bits, Args: [4]asm.Reg{asm.Memory, e.narrowed(dt, x.lo)}, Mem: at})
 }
 
 // prepared returns lanes of a narrow type whose lower bits are the elements, except for f16, for which there is an
@@ -470,13 +470,13 @@ func (e *emitter) gatherNarrow(dt dtype.DType, at asm.Mem, step int64) value {
 			parts = append(parts, e.copyOf(e.integer32(0)))
 		}
 		r := parts[len(parts)-1]
-		e.emit(asm.Inst{Op: op, Args: [4]asm.Reg{r, r, asm.Memory}, Mem: at, Imm: position})
+		e.Emit(asm.Inst{Op: op, Args: [4]asm.Reg{r, r, asm.Memory}, Mem: at, Imm: position})
 		at.Disp += int32(step * size)
 	}
 	all := parts[0]
 	if len(parts) > 1 {
 		all = e.builder.vector()
-		e.emit(asm.Inst{Op: asm.VINSERTI128, Bits: 256, Args: [4]asm.Reg{all, parts[0], parts[1]}, Imm: 1})
+		e.Emit(asm.Inst{Op: asm.VINSERTI128, Bits: 256, Args: [4]asm.Reg{all, parts[0], parts[1]}, Imm: 1})
 	}
 	return e.extended(dt, e.two(extensions[dt], all))
 }
@@ -491,14 +491,14 @@ func (e *emitter) loadWide(dt dtype.DType, at asm.Mem, step int64) value {
 	half := func() (all asm.Reg) {
 		for quarter := range e.isa.bits / 128 {
 			pair := e.builder.vector()
-			e.emit(asm.Inst{Op: asm.VMOVQ, Args: [4]asm.Reg{pair, asm.Memory}, Mem: next()})
-			e.emit(asm.Inst{Op: asm.VPINSRQ, Args: [4]asm.Reg{pair, pair, asm.Memory}, Mem: next(), Imm: 1})
+			e.Emit(asm.Inst{Op: asm.VMOVQ, Args: [4]asm.Reg{pair, asm.Memory}, Mem: next()})
+			e.Emit(asm.Inst{Op: asm.VPINSRQ, Args: [4]asm.Reg{pair, pair, asm.Memory}, Mem: next(), Imm: 1})
 			if quarter == 0 {
 				all = pair
 				continue
 			}
 			joined := e.builder.vector()
-			e.emit(asm.Inst{Op: asm.VINSERTF128, Bits: uint16(e.isa.bits), Args: [4]asm.Reg{joined, all, pair},
+			e.Emit(asm.Inst{Op: asm.VINSERTF128, Bits: uint16(e.isa.bits), Args: [4]asm.Reg{joined, all, pair},
 				Imm: int64(quarter)})
 			all = joined
 		}
@@ -521,10 +521,10 @@ func (e *emitter) scatterNarrow(dt dtype.DType, at asm.Mem, step int64, x value)
 		position := lane % (16 / size)
 		if position == 0 && lane > 0 {
 			upper := e.builder.vector()
-			e.emit(asm.Inst{Op: asm.VEXTRACTI128, Bits: 256, Args: [4]asm.Reg{upper, all}, Imm: 1})
+			e.Emit(asm.Inst{Op: asm.VEXTRACTI128, Bits: 256, Args: [4]asm.Reg{upper, all}, Imm: 1})
 			all = upper
 		}
-		e.emit(asm.Inst{Op: op, Args: [4]asm.Reg{asm.Memory, all}, Mem: at, Imm: position})
+		e.Emit(asm.Inst{Op: op, Args: [4]asm.Reg{asm.Memory, all}, Mem: at, Imm: position})
 		at.Disp += int32(step * size)
 	}
 }
@@ -569,7 +569,7 @@ func (e *emitter) scatter(buffer string, dt dtype.DType, offset sym.Expr, step i
 			part = e.twoImm(op, x.lo, int64(quarter))
 		}
 		for i := range 4 {
-			e.emit(asm.Inst{Op: asm.VEXTRACTPS, Args: [4]asm.Reg{asm.Memory, part}, Mem: at, Imm: int64(i)})
+			e.Emit(asm.Inst{Op: asm.VEXTRACTPS, Args: [4]asm.Reg{asm.Memory, part}, Mem: at, Imm: int64(i)})
 			at.Disp += int32(bytes)
 		}
 	}

@@ -59,7 +59,7 @@ func (b *builder) turns(l asm.Label, most int64, exact bool, counter asm.Reg, by
 	t := trips{most: max(most, 0), exact: exact, whole: b.standing}
 	if most > fewTurns && !t.whole && by > 0 && by&(by-1) == 0 {
 		t.by = by
-		b.emit(asm.Inst{Op: asm.TEST, Bits: 64, Args: [4]asm.Reg{counter}, Imm: turnTest})
+		b.Emit(asm.Inst{Op: asm.TEST, Bits: 64, Args: [4]asm.Reg{counter}, Imm: turnTest})
 	}
 	b.trips[l] = t
 }
@@ -380,26 +380,26 @@ func (i *isa) pauseCode() (code []byte, resume int) {
 	}
 	accumulator := places[len(places)-len(savedGeneral)]
 	for _, p := range places {
-		b.emit(b.move(p.register, &p.at, false))
+		b.Emit(i.Store(p.at, p.register))
 	}
-	b.emit(asm.Inst{Op: asm.POP, Args: [4]asm.Reg{asm.RAX}})
+	b.Emit(asm.Inst{Op: asm.POP, Args: [4]asm.Reg{asm.RAX}})
 	b.storeWord(header(resumeWord), asm.RAX)
 	b.setNumber(asm.RAX, paused)
-	b.emit(asm.Inst{Op: asm.RET})
-	for _, in := range b.insts {
+	b.Emit(asm.Inst{Op: asm.RET})
+	for _, in := range b.Insts {
 		b.code.Emit(in)
 	}
-	resume, b.insts = b.code.Len(), b.insts[:0]
+	resume, b.Insts = b.code.Len(), b.Insts[:0]
 	for _, p := range places {
 		if p.register != asm.RAX {
-			b.emit(b.move(p.register, &p.at, true))
+			b.Emit(i.Load(p.register, p.at))
 		}
 	}
-	b.emit(asm.Inst{Op: asm.MOV, Bits: 64, Args: [4]asm.Reg{asm.RAX, asm.Memory}, Mem: header(resumeWord)})
-	b.emit(asm.Inst{Op: asm.PUSH, Args: [4]asm.Reg{asm.RAX}})
-	b.emit(b.move(asm.RAX, &accumulator.at, true))
-	b.emit(asm.Inst{Op: asm.RET})
-	for _, in := range b.insts {
+	b.Emit(asm.Inst{Op: asm.MOV, Bits: 64, Args: [4]asm.Reg{asm.RAX, asm.Memory}, Mem: header(resumeWord)})
+	b.Emit(asm.Inst{Op: asm.PUSH, Args: [4]asm.Reg{asm.RAX}})
+	b.Emit(i.Load(asm.RAX, accumulator.at))
+	b.Emit(asm.Inst{Op: asm.RET})
+	for _, in := range b.Insts {
 		b.code.Emit(in)
 	}
 	code, err := b.code.Finish()

@@ -142,8 +142,8 @@ func (e *emitter) when(s *loop.When) {
 		scope := e.open(list)
 		e.body(list)
 		body := e.close()
-		e.append(scope.head)
-		e.append(body)
+		e.Append(scope.head)
+		e.Append(body)
 	}
 	arm(s.Then)
 	if len(s.Else) > 0 {
@@ -185,8 +185,8 @@ func (e *emitter) failCheck(s *loop.Check, r, low, high asm.Reg) {
 		e.storeWord(frameWord(e.k.failed+i), x)
 	}
 	e.k.checks = append(e.k.checks, check{s.What, s.X.DType()})
-	e.emit(asm.Inst{Op: asm.MOV, Bits: 64, Args: [4]asm.Reg{asm.RAX}, Imm: int64(len(e.k.checks))})
-	e.emit(asm.Inst{Op: asm.RET})
+	e.Emit(asm.Inst{Op: asm.MOV, Bits: 64, Args: [4]asm.Reg{asm.RAX}, Imm: int64(len(e.k.checks))})
+	e.Emit(asm.Inst{Op: asm.RET})
 }
 
 // checked binds the name of a value that passed its check.
@@ -195,7 +195,7 @@ func (e *emitter) checked(s *loop.Check, n name) {
 		scope.checked = true
 	}
 	// Each copy of the statement gets a unique name, since values computed with it are cached by name.
-	unique := sym.Hidden(fmt.Sprintf("%s#%d", s.Name.Text(), e.count[asm.General]))
+	unique := sym.Hidden(fmt.Sprintf("%s#%d", s.Name.Text(), e.Registers(asm.General)))
 	if known, ok := e.k.ranges.Get(s.Name); ok {
 		e.k.ranges.Set(unique, known)
 	}
@@ -239,7 +239,7 @@ type snapshot struct {
 
 // snapshot copies the emitter's state, so that restore can undo a failed attempt.
 func (e *emitter) snapshot() snapshot {
-	s := snapshot{scopes: slices.Clone(e.scopes), insts: e.insts, names: maps.Clone(e.names), bound: maps.Clone(e.bound),
+	s := snapshot{scopes: slices.Clone(e.scopes), insts: e.Insts, names: maps.Clone(e.names), bound: maps.Clone(e.bound),
 		checks: len(e.k.checks)}
 	for _, scope := range e.scopes {
 		c := *scope
@@ -251,7 +251,7 @@ func (e *emitter) snapshot() snapshot {
 
 // restore drops everything that was emitted since a snapshot.
 func (e *emitter) restore(s snapshot) {
-	e.scopes, e.insts, e.names, e.bound = s.scopes, s.insts, s.names, s.bound
+	e.scopes, e.Insts, e.names, e.bound = s.scopes, s.insts, s.names, s.bound
 	for i, scope := range e.scopes {
 		*scope = s.copies[i]
 	}
@@ -390,7 +390,7 @@ func (e *emitter) counted(s *loop.For, first, end sym.Expr, around []loop.Stmt, 
 		e.integerImm(asm.CMP, x, 0)
 		e.jump(asm.JLE, over)
 	}
-	e.append(scope.head)
+	e.Append(scope.head)
 	if from, ok := first.Const(); ok {
 		e.setNumber(i, from)
 	} else {
@@ -399,7 +399,7 @@ func (e *emitter) counted(s *loop.For, first, end sym.Expr, around []loop.Stmt, 
 	_, most := e.bounds(end.Sub(first))
 	_, start := first.Const()
 	e.turns(again, most, fixed && start, i, 1)
-	e.append(list)
+	e.Append(list)
 	e.integerImm(asm.ADD, i, 1)
 	if fixed {
 		e.integerImm(asm.CMP, i, to)
@@ -412,7 +412,7 @@ func (e *emitter) counted(s *loop.For, first, end sym.Expr, around []loop.Stmt, 
 
 // rebodyKeep is rebody, but keeps the cached values, on which the following code may rely.
 func (e *emitter) rebodyKeep() (body []asm.Inst) {
-	body, e.insts = e.insts, nil
+	body, e.Insts = e.Insts, nil
 	return body
 }
 

@@ -185,7 +185,7 @@ func (e *emitter) assemble(l *stripLoop) {
 			e.jump(asm.JLE, end)
 		}
 	}
-	e.append(l.scope.head)
+	e.Append(l.scope.head)
 	e.setNumber(l.i, 0)
 	done := int64(0) // if l.fixed
 	while := func(body []asm.Inst, width int64) {
@@ -199,7 +199,7 @@ func (e *emitter) assemble(l *stripLoop) {
 				return
 			}
 			e.turns(again, (last-done)/width, true, l.i, width)
-			e.append(body)
+			e.Append(body)
 			if done+width < last || last < l.constant || width != int64(e.isa.lanes) {
 				e.integerImm(asm.ADD, l.i, width)
 			}
@@ -215,7 +215,7 @@ func (e *emitter) assemble(l *stripLoop) {
 		e.compareNumbers(l.i, limit)
 		e.jump(asm.JG, over)
 		e.turns(again, e.most(l.extent)/width, false, l.i, width)
-		e.append(body)
+		e.Append(body)
 		e.integerImm(asm.ADD, l.i, width)
 		e.compareNumbers(l.i, limit)
 		e.jump(asm.JLE, again)
@@ -230,7 +230,7 @@ func (e *emitter) assemble(l *stripLoop) {
 				e.compareNumbers(l.i, l.count)
 				e.jump(asm.JGE, over)
 			}
-			e.append(l.tail)
+			e.Append(l.tail)
 			e.bind(over)
 		}
 		e.bind(end)
@@ -245,7 +245,7 @@ func (e *emitter) assemble(l *stripLoop) {
 	e.compareNumbers(l.i, l.count)
 	e.jump(asm.JGE, over)
 	e.turns(again, e.most(l.extent), false, l.i, 1)
-	e.append(l.tail)
+	e.Append(l.tail)
 	e.integerImm(asm.ADD, l.i, 1)
 	e.compareNumbers(l.i, l.count)
 	e.jump(asm.JL, again)

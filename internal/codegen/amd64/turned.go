@@ -110,8 +110,8 @@ func (e *emitter) turnedLoop(s *loop.For, t *turning) {
 		scope := e.open(s.Body)
 		write()
 		body := e.close()
-		e.append(scope.head)
-		e.append(body)
+		e.Append(scope.head)
+		e.Append(body)
 	}
 	e.compareNumbers(e.integer(extent), e.number(n))
 	e.jump(asm.JL, few)
@@ -184,7 +184,7 @@ func (e *emitter) storeTurned(s *loop.Store, rows []asm.Reg) {
 	}
 	at, step := e.address(s.To, p.base), e.integer(p.step.Mul(sym.Const(bytesOf(m.dtype))))
 	begin := e.general()
-	e.emit(asm.Inst{Op: asm.LEA, Bits: 64, Args: [4]asm.Reg{begin, asm.Memory}, Mem: at})
+	e.Emit(asm.Inst{Op: asm.LEA, Bits: 64, Args: [4]asm.Reg{begin, asm.Memory}, Mem: at})
 	columns := e.transposed(rows)
 	bits, end := asm.NoReg, e.label()
 	if tail := e.tailMask(); tail != asm.NoReg {
@@ -193,15 +193,15 @@ func (e *emitter) storeTurned(s *loop.Store, rows []asm.Reg) {
 	scope := e.open(nil)
 	for i, x := range columns {
 		if bits != asm.NoReg {
-			e.emit(asm.Inst{Op: asm.TEST, Bits: 32, Args: [4]asm.Reg{bits}, Imm: 1 << i})
+			e.Emit(asm.Inst{Op: asm.TEST, Bits: 32, Args: [4]asm.Reg{bits}, Imm: 1 << i})
 			e.jump(asm.JE, end)
 		}
 		e.storeRun(m.dtype, asm.Mem{Base: begin}, value{dtype: m.dtype, lo: x}, asm.NoReg)
 		e.integerOp(asm.ADD, begin, step)
 	}
 	body := e.close()
-	e.append(scope.head)
-	e.append(body)
+	e.Append(scope.head)
+	e.Append(body)
 	e.bind(end)
 }
 
@@ -240,6 +240,6 @@ func (e *emitter) transposed(rows []asm.Reg) []asm.Reg {
 // shuffled returns quarters of two registers, selected by a number.
 func (e *emitter) shuffled(op asm.Op, x, y asm.Reg, which int64) asm.Reg {
 	r := e.builder.vector()
-	e.emit(asm.Inst{Op: op, Bits: uint16(e.isa.bits), Args: [4]asm.Reg{r, x, y}, Imm: which})
+	e.Emit(asm.Inst{Op: op, Bits: uint16(e.isa.bits), Args: [4]asm.Reg{r, x, y}, Imm: which})
 	return r
 }

@@ -330,7 +330,7 @@ func (e *emitter) tests(x, y value, do func(x, y asm.Reg) asm.Reg) value {
 func (e *emitter) join(lo, hi asm.Reg) asm.Reg {
 	if e.isa.masks {
 		r := e.maskRegister()
-		e.emit(asm.Inst{Op: asm.KUNPCKBW, Args: [4]asm.Reg{r, hi, lo}})
+		e.Emit(asm.Inst{Op: asm.KUNPCKBW, Args: [4]asm.Reg{r, hi, lo}})
 		return r
 	}
 	r := e.vectorOf(asm.VSHUFPS, 0x88, lo, hi)
@@ -344,7 +344,7 @@ func (e *emitter) halves(mask asm.Reg, uniform bool) (lo, hi asm.Reg) {
 	}
 	if e.isa.masks {
 		hi = e.maskRegister()
-		e.emit(asm.Inst{Op: asm.KSHIFTRW, Args: [4]asm.Reg{hi, mask}, Imm: 8})
+		e.Emit(asm.Inst{Op: asm.KSHIFTRW, Args: [4]asm.Reg{hi, mask}, Imm: 8})
 		return mask, hi
 	}
 	return e.two(asm.VPMOVSXDQ, mask), e.two(asm.VPMOVSXDQ, e.upper(mask))
@@ -362,7 +362,7 @@ func (e *emitter) upper(x asm.Reg) asm.Reg {
 // vectorOf emits an operation on two vectors and an immediate.
 func (e *emitter) vectorOf(op asm.Op, imm int64, x, y asm.Reg) asm.Reg {
 	r := e.builder.vector()
-	e.emit(asm.Inst{Op: op, Bits: uint16(e.isa.bits), Args: [4]asm.Reg{r, x, y}, Imm: imm})
+	e.Emit(asm.Inst{Op: op, Bits: uint16(e.isa.bits), Args: [4]asm.Reg{r, x, y}, Imm: imm})
 	return r
 }
 
@@ -433,9 +433,9 @@ func (e *emitter) toBF16(x asm.Reg) asm.Reg {
 // lane32 returns a general register with lane 0 of a vector of 32-bit lanes, extended by its sign or by zeros.
 func (e *emitter) lane32(x asm.Reg, signed bool) asm.Reg {
 	r := e.general()
-	e.emit(asm.Inst{Op: asm.VMOVD, Args: [4]asm.Reg{r, x}})
+	e.Emit(asm.Inst{Op: asm.VMOVD, Args: [4]asm.Reg{r, x}})
 	if signed {
-		e.emit(asm.Inst{Op: asm.MOVSXD, Bits: 64, Args: [4]asm.Reg{r, r}})
+		e.Emit(asm.Inst{Op: asm.MOVSXD, Bits: 64, Args: [4]asm.Reg{r, r}})
 	}
 	return r
 }
@@ -443,7 +443,7 @@ func (e *emitter) lane32(x asm.Reg, signed bool) asm.Reg {
 // lane64 returns a general register with the lowest 64 bits of a vector.
 func (e *emitter) lane64(x asm.Reg) asm.Reg {
 	r := e.general()
-	e.emit(asm.Inst{Op: asm.VMOVQ, Args: [4]asm.Reg{r, x}})
+	e.Emit(asm.Inst{Op: asm.VMOVQ, Args: [4]asm.Reg{r, x}})
 	return r
 }
 

@@ -10,21 +10,21 @@ import "github.com/weirml/weir/internal/codegen/amd64/asm"
 // three emits an operation on two vectors, and returns a new register.
 func (b *builder) three(op asm.Op, x, y asm.Reg) asm.Reg {
 	r := b.vector()
-	b.emit(asm.Inst{Op: op, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{r, x, y}})
+	b.Emit(asm.Inst{Op: op, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{r, x, y}})
 	return r
 }
 
 // two emits an operation on one vector, and returns a new register.
 func (b *builder) two(op asm.Op, x asm.Reg) asm.Reg {
 	r := b.vector()
-	b.emit(asm.Inst{Op: op, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{r, x}})
+	b.Emit(asm.Inst{Op: op, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{r, x}})
 	return r
 }
 
 // twoImm emits an operation on one vector and an immediate, and returns a new register.
 func (b *builder) twoImm(op asm.Op, x asm.Reg, imm int64) asm.Reg {
 	r := b.vector()
-	b.emit(asm.Inst{Op: op, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{r, x}, Imm: imm})
+	b.Emit(asm.Inst{Op: op, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{r, x}, Imm: imm})
 	return r
 }
 
@@ -44,7 +44,7 @@ func (b *builder) mulMasked(op asm.Op, mask, x, y asm.Reg) asm.Reg {
 		return b.three(op, b.and(mask, x), y)
 	}
 	r := b.vector()
-	b.emit(asm.Inst{Op: op, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{r, x, y}, Mask: mask, Zero: true})
+	b.Emit(asm.Inst{Op: op, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{r, x, y}, Mask: mask, Zero: true})
 	return r
 }
 
@@ -64,8 +64,8 @@ func (b *builder) fms(x, y, z asm.Reg) asm.Reg { return b.fused(asm.VFMSUB231PS,
 
 // fused emits a fused multiply-add of the given form, rounded once; no operand is changed.
 func (b *builder) fused(op asm.Op, x, y, z asm.Reg) asm.Reg {
-	if _, constant := b.constants[z]; constant { // the constant may stay in memory if x·y overwrites x
-		if _, constant := b.constants[x]; constant {
+	if _, constant := b.Constants[z]; constant { // the constant may stay in memory if x·y overwrites x
+		if _, constant := b.Constants[x]; constant {
 			x, y = y, x
 		}
 		r := b.copyOf(x)
@@ -79,7 +79,7 @@ func (b *builder) fused(op asm.Op, x, y, z asm.Reg) asm.Reg {
 
 // accumulate emits r = ±x·y ± r, with the operation's signs.
 func (b *builder) accumulate(op asm.Op, r, x, y asm.Reg) {
-	b.emit(asm.Inst{Op: op, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{r, x, y}})
+	b.Emit(asm.Inst{Op: op, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{r, x, y}})
 }
 
 // The modes of round.
@@ -146,7 +146,7 @@ func (b *builder) compare(p predicate, x, y asm.Reg) asm.Reg {
 // compareWith emits a comparison by an immediate, and returns its mask.
 func (b *builder) compareWith(op asm.Op, imm int64, x, y asm.Reg) asm.Reg {
 	r := b.maskRegister()
-	b.emit(asm.Inst{Op: op, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{r, x, y}, Imm: imm})
+	b.Emit(asm.Inst{Op: op, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{r, x, y}, Imm: imm})
 	return r
 }
 
@@ -178,9 +178,9 @@ func (b *builder) compareIntegers(masked asm.Op, number int64, plain asm.Op, x, 
 func (b *builder) selectLanes(mask, x, y asm.Reg) asm.Reg {
 	r := b.vector()
 	if b.isa.masks {
-		b.emit(asm.Inst{Op: asm.VBLENDMPS, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{r, y, x}, Mask: mask})
+		b.Emit(asm.Inst{Op: asm.VBLENDMPS, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{r, y, x}, Mask: mask})
 	} else {
-		b.emit(asm.Inst{Op: asm.VBLENDVPS, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{r, y, x, mask}})
+		b.Emit(asm.Inst{Op: asm.VBLENDVPS, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{r, y, x, mask}})
 	}
 	return r
 }
@@ -189,9 +189,9 @@ func (b *builder) selectLanes(mask, x, y asm.Reg) asm.Reg {
 func (b *builder) selectWide(mask, x, y asm.Reg) asm.Reg {
 	r := b.vector()
 	if b.isa.masks {
-		b.emit(asm.Inst{Op: asm.VBLENDMPD, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{r, y, x}, Mask: mask})
+		b.Emit(asm.Inst{Op: asm.VBLENDMPD, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{r, y, x}, Mask: mask})
 	} else {
-		b.emit(asm.Inst{Op: asm.VBLENDVPD, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{r, y, x, mask}})
+		b.Emit(asm.Inst{Op: asm.VBLENDVPD, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{r, y, x, mask}})
 	}
 	return r
 }
@@ -202,7 +202,7 @@ func (b *builder) maskOp(k, v asm.Op, x, y asm.Reg) asm.Reg {
 		return b.three(v, x, y)
 	}
 	r := b.maskRegister()
-	b.emit(asm.Inst{Op: k, Bits: 16, Args: [4]asm.Reg{r, x, y}})
+	b.Emit(asm.Inst{Op: k, Bits: 16, Args: [4]asm.Reg{r, x, y}})
 	return r
 }
 
@@ -224,7 +224,7 @@ func (b *builder) maskConst(all bool) asm.Reg {
 	if all {
 		op = asm.KXNORW
 	}
-	b.emit(asm.Inst{Op: op, Bits: 16, Args: [4]asm.Reg{r, asm.K(0), asm.K(0)}})
+	b.Emit(asm.Inst{Op: op, Bits: 16, Args: [4]asm.Reg{r, asm.K(0), asm.K(0)}})
 	return r
 }
 
@@ -237,9 +237,9 @@ func (b *builder) firstLanes(count asm.Reg) asm.Reg {
 func (b *builder) bitsOf(mask asm.Reg) asm.Reg {
 	r := b.general()
 	if b.isa.masks {
-		b.emit(asm.Inst{Op: asm.KMOVW, Bits: 32, Args: [4]asm.Reg{r, mask}})
+		b.Emit(asm.Inst{Op: asm.KMOVW, Bits: 32, Args: [4]asm.Reg{r, mask}})
 	} else {
-		b.emit(asm.Inst{Op: asm.VMOVMSKPS, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{r, mask}})
+		b.Emit(asm.Inst{Op: asm.VMOVMSKPS, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{r, mask}})
 	}
 	return r
 }
@@ -249,7 +249,7 @@ func (b *builder) bitsOf(mask asm.Reg) asm.Reg {
 // load returns a full vector from memory.
 func (b *builder) load(m asm.Mem) asm.Reg {
 	r := b.vector()
-	b.emit(asm.Inst{Op: asm.VMOVUPS, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{r, asm.Memory}, Mem: m})
+	b.Emit(asm.Inst{Op: asm.VMOVUPS, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{r, asm.Memory}, Mem: m})
 	return r
 }
 
@@ -257,10 +257,10 @@ func (b *builder) load(m asm.Mem) asm.Reg {
 func (b *builder) loadMasked(mask asm.Reg, m asm.Mem) asm.Reg {
 	r := b.vector()
 	if b.isa.masks {
-		b.emit(asm.Inst{Op: asm.VMOVUPS, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{r, asm.Memory}, Mem: m, Mask: mask,
+		b.Emit(asm.Inst{Op: asm.VMOVUPS, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{r, asm.Memory}, Mem: m, Mask: mask,
 			Zero: true})
 	} else {
-		b.emit(asm.Inst{Op: asm.VMASKMOVPS, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{r, mask, asm.Memory}, Mem: m})
+		b.Emit(asm.Inst{Op: asm.VMASKMOVPS, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{r, mask, asm.Memory}, Mem: m})
 	}
 	return r
 }
@@ -269,53 +269,53 @@ func (b *builder) loadMasked(mask asm.Reg, m asm.Mem) asm.Reg {
 func (b *builder) loadWideMasked(mask asm.Reg, m asm.Mem) asm.Reg {
 	r := b.vector()
 	if b.isa.masks {
-		b.emit(asm.Inst{Op: asm.VMOVUPD, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{r, asm.Memory}, Mem: m, Mask: mask,
+		b.Emit(asm.Inst{Op: asm.VMOVUPD, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{r, asm.Memory}, Mem: m, Mask: mask,
 			Zero: true})
 	} else {
-		b.emit(asm.Inst{Op: asm.VMASKMOVPD, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{r, mask, asm.Memory}, Mem: m})
+		b.Emit(asm.Inst{Op: asm.VMASKMOVPD, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{r, mask, asm.Memory}, Mem: m})
 	}
 	return r
 }
 
 func (b *builder) store(m asm.Mem, x asm.Reg) {
-	b.emit(asm.Inst{Op: asm.VMOVUPS, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{asm.Memory, x}, Mem: m})
+	b.Emit(asm.Inst{Op: asm.VMOVUPS, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{asm.Memory, x}, Mem: m})
 }
 
 // storeMasked writes the lanes of 32 bits of a mask.
 func (b *builder) storeMasked(mask asm.Reg, m asm.Mem, x asm.Reg) {
 	if b.isa.masks {
-		b.emit(asm.Inst{Op: asm.VMOVUPS, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{asm.Memory, x}, Mem: m, Mask: mask})
+		b.Emit(asm.Inst{Op: asm.VMOVUPS, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{asm.Memory, x}, Mem: m, Mask: mask})
 	} else {
-		b.emit(asm.Inst{Op: asm.VMASKMOVPS, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{asm.Memory, mask, x}, Mem: m})
+		b.Emit(asm.Inst{Op: asm.VMASKMOVPS, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{asm.Memory, mask, x}, Mem: m})
 	}
 }
 
 // storeWideMasked writes the lanes of 64 bits of a mask of such lanes.
 func (b *builder) storeWideMasked(mask asm.Reg, m asm.Mem, x asm.Reg) {
 	if b.isa.masks {
-		b.emit(asm.Inst{Op: asm.VMOVUPD, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{asm.Memory, x}, Mem: m, Mask: mask})
+		b.Emit(asm.Inst{Op: asm.VMOVUPD, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{asm.Memory, x}, Mem: m, Mask: mask})
 	} else {
-		b.emit(asm.Inst{Op: asm.VMASKMOVPD, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{asm.Memory, mask, x}, Mem: m})
+		b.Emit(asm.Inst{Op: asm.VMASKMOVPD, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{asm.Memory, mask, x}, Mem: m})
 	}
 }
 
 // broadcast returns the f32 at an address in all lanes.
 func (b *builder) broadcast(m asm.Mem) asm.Reg {
 	r := b.vector()
-	b.emit(asm.Inst{Op: asm.VBROADCASTSS, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{r, asm.Memory}, Mem: m})
+	b.Emit(asm.Inst{Op: asm.VBROADCASTSS, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{r, asm.Memory}, Mem: m})
 	return r
 }
 
 // broadcastInt returns the low 32 bits of a general register in all lanes.
 func (b *builder) broadcastInt(x asm.Reg) asm.Reg {
 	r := b.vector()
-	b.emit(asm.Inst{Op: asm.VMOVD, Bits: 128, Args: [4]asm.Reg{r, x}})
+	b.Emit(asm.Inst{Op: asm.VMOVD, Bits: 128, Args: [4]asm.Reg{r, x}})
 	return b.two(asm.VPBROADCASTD, r)
 }
 
 // broadcastWide returns a general register in all lanes of 64 bits.
 func (b *builder) broadcastWide(x asm.Reg) asm.Reg {
 	r := b.vector()
-	b.emit(asm.Inst{Op: asm.VMOVQ, Bits: 128, Args: [4]asm.Reg{r, x}})
+	b.Emit(asm.Inst{Op: asm.VMOVQ, Bits: 128, Args: [4]asm.Reg{r, x}})
 	return b.two(asm.VPBROADCASTQ, r)
 }

@@ -115,7 +115,7 @@ func (c *Code) Emit(i Inst) {
 	if f == nil {
 		panic(diag.Internalf("amd64: no form of %s", i.String()))
 	}
-	if (i.Args[0]|i.Args[1]|i.Args[2]|i.Args[3]|i.Mem.Base|i.Mem.Index|i.Mask)&virtualBit != 0 {
+	if (i.Args[0] | i.Args[1] | i.Args[2] | i.Args[3] | i.Mem.Base | i.Mem.Index | i.Mask).Virtual() {
 		panic(diag.Internalf("amd64: a virtual register in %s", i.String()))
 	}
 	if i.Mem.Index|i.Mem.Base != NoReg && !f.addresses(&i.Mem) {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/weirml/weir/internal/codegen/regalloc"
 )
 
 // TestCode compares a small function with labels, jumps both ways and constants with what GNU as makes of it.
@@ -24,7 +26,7 @@ func TestCode(t *testing.T) {
 		{Op: LABEL, To: again},
 		{Op: VBLENDPS, Bits: 256, Args: [4]Reg{V(0), V(1), Memory}, Mem: Mem{Pool: pool8}, Imm: 5},
 		{Op: VADDPS, Bits: 256, Args: [4]Reg{V(10), V(1), Memory}, Mem: Mem{Pool: pool8}},
-		{Op: VADDPS, Bits: 512, Args: [4]Reg{V(10), V(1), Memory}, Mem: Mem{Pool: pool1, Broadcast: true}, Mask: K(0),
+		{Op: VADDPS, Bits: 512, Args: [4]Reg{V(10), V(1), Memory}, Mem: Mem{Pool: pool1}, Broadcast: true, Mask: K(0),
 			Zero: true},
 		{Op: DEC, Bits: 64, Args: [4]Reg{RCX}},
 		{Op: JNE, To: again},
@@ -92,7 +94,8 @@ func TestFeatures(t *testing.T) {
 
 // TestVisit checks registers and roles.
 func TestVisit(t *testing.T) {
-	v, g := func(n int) Reg { return Virtual(Vector, n) }, func(n int) Reg { return Virtual(General, n) }
+	v, g := func(n int) Reg { return regalloc.Virtual(Vector, n) }, func(n int) Reg { return regalloc.Virtual(General, n) }
+	p := func(n int) Reg { return regalloc.Virtual(Opmask, n) }
 	for _, test := range []struct {
 		inst Inst
 		text string
@@ -102,15 +105,15 @@ func TestVisit(t *testing.T) {
 			"vaddps v3, v1, ymmword ptr [g5+g6*4+8]", "v3=w v1=r g5=r g6=r"},
 		{Inst{Op: VMOVUPS, Bits: 256, Args: [4]Reg{Memory, v(1)}, Mem: Mem{Base: g(5)}}, "vmovups ymmword ptr [g5], v1",
 			"v1=r g5=r"},
-		{Inst{Op: VADDPS, Bits: 512, Args: [4]Reg{v(3), v(1), v(2)}, Mask: Virtual(Opmask, 7)}, "vaddps v3{p7}, v1, v2",
+		{Inst{Op: VADDPS, Bits: 512, Args: [4]Reg{v(3), v(1), v(2)}, Mask: p(7)}, "vaddps v3{p7}, v1, v2",
 			"v3=rw v1=r v2=r p7=r"},
 		{Inst{Op: VADDPS, Bits: 512, Args: [4]Reg{v(3), v(1), v(2)}, Mask: K(7), Zero: true}, "vaddps v3{k7}{z}, v1, v2",
 			"v3=w v1=r v2=r k7=r"},
-		{Inst{Op: VCMPPS, Bits: 512, Args: [4]Reg{Virtual(Opmask, 1), v(1), v(2)}, Mask: K(7), Imm: 1},
+		{Inst{Op: VCMPPS, Bits: 512, Args: [4]Reg{p(1), v(1), v(2)}, Mask: K(7), Imm: 1},
 			"vcmpps p1{k7}, v1, v2, 1", "p1=w v1=r v2=r k7=r"},
 		{Inst{Op: VBLENDMPS, Bits: 512, Args: [4]Reg{v(3), v(1), v(2)}, Mask: K(7)}, "vblendmps v3{k7}, v1, v2",
 			"v3=w v1=r v2=r k7=r"},
-		{Inst{Op: VFMADD231PS, Bits: 512, Args: [4]Reg{v(3), v(1), Memory}, Mem: Mem{Base: RAX, Broadcast: true}},
+		{Inst{Op: VFMADD231PS, Bits: 512, Args: [4]Reg{v(3), v(1), Memory}, Mem: Mem{Base: RAX}, Broadcast: true},
 			"vfmadd231ps v3, v1, dword ptr [rax]{1to16}", "v3=rw v1=r rax=r"},
 		{Inst{Op: VXORPS, Bits: 256, Args: [4]Reg{v(3), v(3), v(3)}}, "vxorps v3, v3, v3", "v3=w v3=w v3=w"},
 		{Inst{Op: VXORPS, Bits: 256, Args: [4]Reg{v(3), v(1), v(1)}}, "vxorps v3, v1, v1", "v3=w v1=r v1=r"},
@@ -120,7 +123,7 @@ func TestVisit(t *testing.T) {
 			"v3=rw v3=r v3=r"},
 		{Inst{Op: XOR, Bits: 32, Args: [4]Reg{g(1), g(1)}}, "xor g1, g1", "g1=w g1=w"},
 		{Inst{Op: VGATHERDPS, Bits: 512, Args: [4]Reg{v(3), Memory}, Mem: Mem{Base: g(1), Index: v(2), Scale: 4},
-			Mask: Virtual(Opmask, 1)},
+			Mask: p(1)},
 			"vgatherdps v3{p1}, dword ptr [g1+v2*4]", "v3=rw g1=r v2=r p1=rw"},
 		{Inst{Op: VGATHERDPS, Bits: 256, Args: [4]Reg{v(3), Memory, v(4)}, Mem: Mem{Base: g(1), Index: v(2), Scale: 4}},
 			"vgatherdps v3, dword ptr [g1+v2*4], v4", "v3=rw v4=rw g1=r v2=r"},
@@ -138,7 +141,7 @@ func TestVisit(t *testing.T) {
 		}
 		var have []string
 		test.inst.Visit(func(r *Reg, role Role) {
-			have = append(have, fmt.Sprintf("%s=%s", r, [...]string{"", "r", "w", "rw"}[role]))
+			have = append(have, fmt.Sprintf("%s=%s", Name(*r), [...]string{"", "r", "w", "rw"}[role]))
 		})
 		if got := strings.Join(have, " "); got != test.want {
 			t.Errorf("%s: visited %s, want %s", test.text, got, test.want)
@@ -158,7 +161,7 @@ func TestWrong(t *testing.T) {
 		{Op: VGATHERDPS, Bits: 512, Args: [4]Reg{V(1), Memory}, Mem: Mem{Base: RAX, Index: V(2), Scale: 4}},
 		{Op: ADD, Bits: 64, Args: [4]Reg{RAX}, Imm: 1 << 40},
 		{Op: ADD, Bits: 64, Args: [4]Reg{RAX, K(1)}},
-		{Op: VADDPS, Bits: 256, Args: [4]Reg{V(1), V(2), Virtual(Vector, 3)}},
+		{Op: VADDPS, Bits: 256, Args: [4]Reg{V(1), V(2), regalloc.Virtual(Vector, 3)}},
 		{Op: LEA, Bits: 64, Args: [4]Reg{RAX, Memory}, Mem: Mem{Base: RAX, Index: RSP, Scale: 1}},
 		{Op: LEA, Bits: 64, Args: [4]Reg{RAX, Memory}, Mem: Mem{Base: RAX, Index: RCX, Scale: 3}},
 		{Op: LEA, Bits: 64, Args: [4]Reg{RAX, Memory}, Mem: Mem{Base: RAX, Index: V(1), Scale: 4}},

@@ -113,7 +113,7 @@ func (c *Code) evex(f *form, i *Inst, p *fields) {
 	if i.Zero && i.Mask.Number() != 0 { // without a mask it has no meaning, and the encoding would be invalid
 		third |= 0x80
 	}
-	if i.Mem.Broadcast {
+	if i.Broadcast {
 		third |= 0x10
 	}
 	c.bytes = append(c.bytes, 0x62, first, second, third, f.opcode)

@@ -348,7 +348,7 @@ func find(i *Inst) *form {
 	signature := uint32(i.Args[0]>>classShift) | uint32(i.Args[1]>>classShift)<<4 | uint32(i.Args[2]>>classShift)<<8 |
 		uint32(i.Args[3]>>classShift)<<12
 	rows := formsOf(i.Op)
-	needEVEX := i.Bits == 512 || i.Mask != NoReg || i.Mem.Broadcast || high(i.Args[0]) || high(i.Args[1]) ||
+	needEVEX := i.Bits == 512 || i.Mask != NoReg || i.Broadcast || high(i.Args[0]) || high(i.Args[1]) ||
 		high(i.Args[2]) || high(i.Mem.Index)
 	for n := range rows {
 		f := &rows[n]
@@ -377,7 +377,7 @@ func high(r Reg) bool { return r.Class() == Vector && !r.Virtual() && r.Number()
 
 // takes reports whether an EVEX form allows the instruction's mask and broadcast.
 func (f *form) takes(i *Inst) bool {
-	if i.Mem.Broadcast && f.broadcast == 0 || i.Mask != NoReg && f.flags&noMask != 0 {
+	if i.Broadcast && f.broadcast == 0 || i.Mask != NoReg && f.flags&noMask != 0 {
 		return false
 	}
 	return !i.Zero || f.operands[0].kind != 'k' && i.Args[0] != Memory && f.flags&gathers == 0
@@ -426,7 +426,7 @@ func (f *form) immediate(i *Inst) int64 {
 // size returns the bytes of the form's memory operand.
 func (f *form) size(i *Inst) int {
 	switch {
-	case i.Mem.Broadcast:
+	case i.Broadcast:
 		return int(f.broadcast)
 	case f.vl:
 		return int(i.Bits) / 8 / int(f.memory)

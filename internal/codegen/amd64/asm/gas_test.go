@@ -204,7 +204,7 @@ func randomInst(random *rand.Rand, f *form) Inst {
 		return i.apart(f, 16)
 	}
 	if slices.Contains(i.Args[:], Memory) && f.broadcast != 0 && random.IntN(2) == 0 {
-		i.Mem.Broadcast = true
+		i.Broadcast = true
 	}
 	if f.flags&noMask == 0 && (f.flags&gathers != 0 || random.IntN(2) == 0) {
 		i.Mask = K(1 + random.IntN(7))

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// String returns the register's name: the machine's as its class has it (a vector's as of 512 bits), a virtual one's
+// Name returns the register's name: the machine's as its class has it (a vector's as of 512 bits), a virtual one's
 // g3, v12 or p1.
-func (r Reg) String() string {
-	if r == NoReg {
+func Name(r Reg) string {
+	switch r {
+	case NoReg:
 		return "none"
-	}
-	if r == Memory {
+	case Memory:
 		return "memory"
 	}
 	return string(appendReg(nil, r, 'l', 512))
@@ -163,7 +163,7 @@ func (i *Inst) appendMem(b []byte, f *form, o *operand) []byte {
 		b = strconv.AppendInt(b, int64(m.Disp), 10)
 	}
 	b = append(b, ']')
-	if m.Broadcast {
+	if i.Broadcast {
 		// The vector that is filled may be wider or narrower than the destination: it is the memory operand's.
 		lanes := int(i.Bits) / 8 / int(f.memory) / int(f.broadcast)
 		b = append(strconv.AppendInt(append(b, "{1to"...), int64(lanes), 10), '}')
@@ -177,7 +177,7 @@ func (i *Inst) unknown() string {
 	fmt.Fprintf(&b, "%s (%d bits)", i.Op, i.Bits)
 	for _, r := range i.Args {
 		if r != NoReg {
-			fmt.Fprintf(&b, " %s", r)
+			fmt.Fprintf(&b, " %s", Name(r))
 		}
 	}
 	if i.Mem != (Mem{}) {
@@ -187,7 +187,7 @@ func (i *Inst) unknown() string {
 		fmt.Fprintf(&b, " immediate %d", i.Imm)
 	}
 	if i.Mask != NoReg {
-		fmt.Fprintf(&b, " mask %s, zero %t", i.Mask, i.Zero)
+		fmt.Fprintf(&b, " mask %s, zero %t", Name(i.Mask), i.Zero)
 	}
 	return b.String()
 }

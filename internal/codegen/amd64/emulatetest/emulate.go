@@ -118,7 +118,7 @@ func (m *Machine) Run(code []byte, registers map[asm.Reg]uint64, regions ...*Reg
 		Regions   []wire            `json:"regions"`
 	}{map[string]uint64{"rsp": stackAddress + stackBytes - 8}, []wire{{CodeAddress, code, true}, wire(*stack)}}
 	for r, value := range registers {
-		request.Registers[r.String()] = value
+		request.Registers[asm.Name(r)] = value
 	}
 	for _, r := range regions {
 		request.Regions = append(request.Regions, wire(*r))

@@ -51,7 +51,7 @@ func TestRun(t *testing.T) {
 		asm.Inst{Op: asm.KMOVW, Args: regs{asm.K(1), asm.RBX}},
 		asm.Inst{Op: asm.VMOVUPS, Bits: 512, Args: regs{v(20), asm.Memory}, Mem: at(asm.RSI), Mask: asm.K(1), Zero: true},
 		asm.Inst{Op: asm.VFMADD213PS, Bits: 512, Args: regs{v(20), v(20), asm.Memory},
-			Mem: asm.Mem{Base: asm.R8, Broadcast: true}},
+			Mem: asm.Mem{Base: asm.R8}, Broadcast: true},
 		asm.Inst{Op: asm.VMOVUPS, Bits: 512, Args: regs{asm.Memory, v(20)}, Mem: at(asm.RDI), Mask: asm.K(1)},
 		asm.Inst{Op: asm.ADD, Bits: 64, Args: regs{asm.RAX}, Imm: 16},
 		asm.Inst{Op: asm.JMP, To: 1},
