@@ -105,7 +105,7 @@ func TestCodes(t *testing.T) {
 						t.Errorf("%v: NaN %#x came back as %v", dt, code, back)
 					}
 				case math.IsInf(x, 0) && saturate && formats[dt].saturates:
-					if back&0x7f != formats[dt].max {
+					if back&0x7f != formats[dt].Max {
 						t.Errorf("%v: %v saturated to %#x", dt, x, back)
 					}
 				case back != code:
@@ -125,19 +125,19 @@ func nearest(dt DType, x float64) (code uint16, ok bool) {
 		return d.Abs(d)
 	}
 	best := distance(0)
-	for c := uint16(1); c <= f.max; c++ {
+	for c := uint16(1); c <= f.Max; c++ {
 		d := distance(Decode(dt, c))
 		if cmp := d.Cmp(best); cmp < 0 || cmp == 0 && c&1 == 0 {
 			code, best = c, d
 		}
 	}
-	step := Decode(dt, f.max) - Decode(dt, f.max-1)
+	step := Decode(dt, f.Max) - Decode(dt, f.Max-1)
 	cmp := best.Cmp(new(big.Float).SetFloat64(step / 2))
-	if code == f.max && math.Abs(x) > Decode(dt, f.max) && (cmp > 0 || cmp == 0 && f.max&1 == 1) {
+	if code == f.Max && math.Abs(x) > Decode(dt, f.Max) && (cmp > 0 || cmp == 0 && f.Max&1 == 1) {
 		return 0, false
 	}
-	if math.Signbit(x) && !(f.unsigned && code == 0) {
-		code |= 1 << (f.exponent + f.mantissa)
+	if math.Signbit(x) && !(f.Unsigned && code == 0) {
+		code |= 1 << (f.Exponent + f.Mantissa)
 	}
 	return code, true
 }
@@ -150,13 +150,13 @@ func TestEncodeNearest(t *testing.T) {
 			continue
 		}
 		var inputs []float64
-		for code := range formats[dt].max {
+		for code := range formats[dt].Max {
 			low, high := Decode(dt, code), Decode(dt, code+1)
 			for _, x := range []float64{low, (low + high) / 2, high} {
 				inputs = append(inputs, x, math.Nextafter(x, 0), math.Nextafter(x, math.Inf(1)), x*(1+0x1p-30), x*(1-0x1p-30))
 			}
 		}
-		greatest := Decode(dt, formats[dt].max)
+		greatest := Decode(dt, formats[dt].Max)
 		inputs = append(inputs, greatest*1.01, greatest*1.0625, greatest*1.125, greatest*1.25, greatest*2, math.MaxFloat64,
 			math.SmallestNonzeroFloat64)
 		for range 500 {
@@ -167,8 +167,8 @@ func TestEncodeNearest(t *testing.T) {
 				want, ok := nearest(dt, x)
 				got := Encode(dt, x, false)
 				if !ok {
-					want = formats[dt].over
-					if math.Signbit(x) && !formats[dt].unsigned {
+					want = formats[dt].Over
+					if math.Signbit(x) && !formats[dt].Unsigned {
 						want |= 1 << (dt.Bits() - 1)
 					}
 				}

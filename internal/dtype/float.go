@@ -5,26 +5,32 @@ import (
 	"math"
 )
 
-// format describes a float type of at most 16 bits. A value with exponent field e > 0 and mantissa field m is (1 +
-// m/2^mantissa) × 2^(e−bias); with e = 0 it is m/2^mantissa × 2^(1−bias). The codes below are those of a positive sign.
-type format struct {
-	exponent, mantissa int    // bits of each field
-	bias               int    // of the exponent
-	max                uint16 // the greatest finite value
-	over               uint16 // what a greater one becomes if it is not clamped to max: infinity, NaN, or max itself
-	nan                uint16 // the NaN that a conversion gives
-	unsigned           bool   // neither zero nor NaN takes a sign (the FNUZ types)
+// Format describes a float type of at most 16 bits. A value with exponent field e > 0 and mantissa field m is (1 +
+// m/2^Mantissa) × 2^(e−Bias); with e = 0 it is m/2^Mantissa × 2^(1−Bias). The codes below are those of a positive sign.
+type Format struct {
+	Exponent, Mantissa int    // bits of each field
+	Bias               int    // of the exponent
+	Max                uint16 // the greatest finite value
+	Over               uint16 // what a greater one becomes if it is not clamped to Max: infinity, NaN, or Max itself
+	NaN                uint16 // the NaN that a conversion gives; of a type without NaN the sign that NaN turns over
+	Unsigned           bool   // neither zero nor NaN takes a sign (the FNUZ types)
 	saturates          bool   // obeys the saturate flag
 }
 
-var formats = [count]format{
-	F4E2M1:     {exponent: 2, mantissa: 1, bias: 1, max: 0x7, over: 0x7, nan: 0x8},
-	F8E4M3FN:   {exponent: 4, mantissa: 3, bias: 7, max: 0x7e, over: 0x7f, nan: 0x7f, saturates: true},
-	F8E4M3FNUZ: {exponent: 4, mantissa: 3, bias: 8, max: 0x7f, over: 0x80, nan: 0x80, unsigned: true, saturates: true},
-	F8E5M2:     {exponent: 5, mantissa: 2, bias: 15, max: 0x7b, over: 0x7c, nan: 0x7e, saturates: true},
-	F8E5M2FNUZ: {exponent: 5, mantissa: 2, bias: 16, max: 0x7f, over: 0x80, nan: 0x80, unsigned: true, saturates: true},
-	F16:        {exponent: 5, mantissa: 10, bias: 15, max: 0x7bff, over: 0x7c00, nan: 0x7e00},
-	BF16:       {exponent: 8, mantissa: 7, bias: 127, max: 0x7f7f, over: 0x7f80, nan: 0x7fc0},
+// HasNaN reports whether the type has a NaN.
+func (f *Format) HasNaN() bool { return f.Over != f.Max }
+
+// Infinite reports whether Over is infinity, and greater codes are NaN.
+func (f *Format) Infinite() bool { return f.Over != f.Max && f.Over != f.NaN }
+
+var formats = [count]Format{
+	F4E2M1:     {Exponent: 2, Mantissa: 1, Bias: 1, Max: 0x7, Over: 0x7, NaN: 0x8},
+	F8E4M3FN:   {Exponent: 4, Mantissa: 3, Bias: 7, Max: 0x7e, Over: 0x7f, NaN: 0x7f, saturates: true},
+	F8E4M3FNUZ: {Exponent: 4, Mantissa: 3, Bias: 8, Max: 0x7f, Over: 0x80, NaN: 0x80, Unsigned: true, saturates: true},
+	F8E5M2:     {Exponent: 5, Mantissa: 2, Bias: 15, Max: 0x7b, Over: 0x7c, NaN: 0x7e, saturates: true},
+	F8E5M2FNUZ: {Exponent: 5, Mantissa: 2, Bias: 16, Max: 0x7f, Over: 0x80, NaN: 0x80, Unsigned: true, saturates: true},
+	F16:        {Exponent: 5, Mantissa: 10, Bias: 15, Max: 0x7bff, Over: 0x7c00, NaN: 0x7e00},
+	BF16:       {Exponent: 8, Mantissa: 7, Bias: 127, Max: 0x7f7f, Over: 0x7f80, NaN: 0x7fc0},
 }
 
 // Round says which power of two F8E8M0 takes for a value between two of them.
@@ -50,8 +56,8 @@ func Encode(dt DType, x float64, saturate bool) uint16 {
 	if dt == F8E8M0 {
 		return uint16(EncodeE8M0(x, saturate, Up))
 	}
-	f := formatOf(dt)
-	width := f.exponent + f.mantissa
+	f := FormatOf(dt)
+	width := f.Exponent + f.Mantissa
 	word := math.Float64bits(x)
 	sign := uint16(word >> 63 << width)
 	exponent := int(word>>52&0x7ff) - 1023
@@ -60,7 +66,7 @@ func Encode(dt DType, x float64, saturate bool) uint16 {
 		return f.special(dt, sign, significand, saturate)
 	}
 	significand |= 1 << 52 // of a subnormal too: it is far below half of any type's least value
-	drop, scaled := 52-f.mantissa, exponent+f.bias-1
+	drop, scaled := 52-f.Mantissa, exponent+f.Bias-1
 	if scaled < 0 { // the result is subnormal: its exponent field is 0 and has no implicit bit
 		drop -= scaled
 		scaled = 0
@@ -74,46 +80,46 @@ func Encode(dt DType, x float64, saturate bool) uint16 {
 		rounded++
 	}
 	// The implicit bit of a normal value adds the 1 that scaled lacks, and a carry out of the mantissa is right as well.
-	code := uint64(scaled)<<f.mantissa + rounded
+	code := uint64(scaled)<<f.Mantissa + rounded
 	switch {
 	case code == 0:
 		return f.zero(sign)
-	case code > uint64(f.max):
+	case code > uint64(f.Max):
 		return f.overflow(sign, saturate)
 	}
 	return sign | uint16(code)
 }
 
 // special encodes an infinity (payload 0) or a NaN.
-func (f *format) special(dt DType, sign uint16, payload uint64, saturate bool) uint16 {
+func (f *Format) special(dt DType, sign uint16, payload uint64, saturate bool) uint16 {
 	switch {
 	case payload == 0:
 		return f.overflow(sign, saturate)
-	case f.unsigned:
-		return f.nan
+	case f.Unsigned:
+		return f.NaN
 	case dt == F16:
-		return sign | f.nan | uint16(payload>>42)
+		return sign | f.NaN | uint16(payload>>42)
 	}
-	return sign ^ f.nan
+	return sign ^ f.NaN
 }
 
 // zero returns the code of a zero; an unsigned format has one zero only.
-func (f *format) zero(sign uint16) uint16 {
-	if f.unsigned {
+func (f *Format) zero(sign uint16) uint16 {
+	if f.Unsigned {
 		return 0
 	}
 	return sign
 }
 
 // overflow returns the code of a value that is too large.
-func (f *format) overflow(sign uint16, saturate bool) uint16 {
+func (f *Format) overflow(sign uint16, saturate bool) uint16 {
 	switch {
 	case saturate && f.saturates:
-		return sign | f.max
-	case f.unsigned:
-		return f.over
+		return sign | f.Max
+	case f.Unsigned:
+		return f.Over
 	}
-	return sign | f.over
+	return sign | f.Over
 }
 
 // EncodeE8M0 rounds x to a power of two and returns its F8E8M0 code. A value that rounds above 2¹²⁷ or below 2⁻¹²⁷,
@@ -163,7 +169,7 @@ func Decode(dt DType, code uint16) float64 {
 	}
 	table := decoded[dt]
 	if table == nil {
-		formatOf(dt) // panics
+		FormatOf(dt) // panics
 	}
 	return float64(table[int(code)&(len(table)-1)])
 }
@@ -192,30 +198,30 @@ func decode(dt DType, code uint16) float64 {
 		return math.Ldexp(1, int(code)-127)
 	}
 	f := &formats[dt]
-	width := f.exponent + f.mantissa
+	width := f.Exponent + f.Mantissa
 	sign := 1.0
 	magnitude := code & (1<<width - 1)
 	if code>>width&1 == 1 {
 		sign = -1
 	}
 	switch {
-	case f.unsigned && code == f.nan, magnitude > f.max && magnitude != f.over, magnitude == f.over && f.over == f.nan:
+	case f.Unsigned && code == f.NaN, magnitude > f.Max && magnitude != f.Over, magnitude == f.Over && f.Over == f.NaN:
 		return math.Copysign(math.NaN(), sign)
-	case magnitude > f.max:
+	case magnitude > f.Max:
 		return math.Inf(int(sign))
 	}
-	exponent, mantissa := int(magnitude>>f.mantissa), float64(magnitude&(1<<f.mantissa-1))
+	exponent, mantissa := int(magnitude>>f.Mantissa), float64(magnitude&(1<<f.Mantissa-1))
 	if exponent == 0 {
 		exponent = 1
 	} else {
-		mantissa += float64(int(1) << f.mantissa)
+		mantissa += float64(int(1) << f.Mantissa)
 	}
-	return sign * math.Ldexp(mantissa, exponent-f.bias-f.mantissa)
+	return sign * math.Ldexp(mantissa, exponent-f.Bias-f.Mantissa)
 }
 
-// formatOf returns the format of a float type of at most 16 bits; it panics for other types.
-func formatOf(dt DType) *format {
-	if dt >= count || formats[dt].exponent == 0 {
+// FormatOf returns the format of a float type of at most 16 bits; it panics for other types.
+func FormatOf(dt DType) *Format {
+	if dt >= count || formats[dt].Exponent == 0 {
 		panic(fmt.Sprintf("dtype: %v has no code of at most 16 bits", dt))
 	}
 	return &formats[dt]

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
+	"github.com/weirml/weir/internal/codegen/mathematics"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
 )
@@ -12,7 +13,7 @@ import (
 
 // convert emits a conversion; floats of 8 bits are clamped unless wrap is true.
 func (e *emitter) convert(v value, to dtype.DType, wrap bool) value {
-	if !coded(to) || v.dtype == to {
+	if !mathematics.Coded(to) || v.dtype == to {
 		return e.cast(v, to)
 	}
 	switch {
@@ -45,7 +46,7 @@ func (e *emitter) oddDouble(v value) value {
 
 // cast converts a value to a type other than a float of at most 8 bits, or to one that is clamped.
 func (e *emitter) cast(v value, to dtype.DType) value {
-	if coded(to) && v.dtype != to {
+	if mathematics.Coded(to) && v.dtype != to {
 		return e.convert(v, to, false)
 	}
 	from := v.kind()
@@ -265,4 +266,17 @@ func (e *emitter) toOdd(x asm.Reg) asm.Reg {
 	odd := e.or(e.xor(x, rest), e.and(e.addInt(rest, e.integer32(1<<8-1)), e.integer32(1<<8)))
 	size := e.shiftRight(e.addInt(x, e.integer32(1<<24)), 25)
 	return e.selectLanes(e.equalInt(size, e.integer32(0)), x, odd)
+}
+
+// toOddDouble returns f64 lanes with so few bits that f32 represents them, unless they are too large: if one of the
+// dropped bits was 1, the last bit that stays becomes 1. Rounding the result to a type of at most 11 bits gives the
+// same as rounding the number itself.
+func (e *emitter) toOddDouble(x asm.Reg, to dtype.DType) asm.Reg {
+	drop := 43 // bf16's least number is 2⁻¹³³, and f32 has 10 bits from 2⁻¹⁴⁰ on
+	if to == dtype.F16 {
+		drop = 39
+	}
+	rest := e.and(x, e.repeated64(1<<drop-1))
+	sticky := e.and(e.three(asm.VPADDQ, rest, e.repeated64(1<<drop-1)), e.repeated64(1<<drop))
+	return e.or(e.xor(x, rest), sticky)
 }

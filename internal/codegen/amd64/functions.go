@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
 	"github.com/weirml/weir/internal/codegen/mathematics"
+	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
 )
 
@@ -51,6 +52,15 @@ var (
 // emit returns a function of a builder from a function of package mathematics.
 func emit(f func(m emitted, x asm.Reg) asm.Reg) func(b *builder, x asm.Reg) asm.Reg {
 	return func(b *builder, x asm.Reg) asm.Reg { return f(emitted{Algebra: vectors{b}}, x) }
+}
+
+// fromCode and toCode are those of package mathematics.
+func (b *builder) fromCode(dt dtype.DType, x asm.Reg) asm.Reg {
+	return emitted{Algebra: vectors{b}}.FromCode(dt, x)
+}
+
+func (b *builder) toCode(dt dtype.DType, x asm.Reg, clamped bool) asm.Reg {
+	return emitted{Algebra: vectors{b}}.ToCode(dt, x, clamped)
 }
 
 // constantFloat returns the f32 that a constant has in all lanes; ok is false for other registers.

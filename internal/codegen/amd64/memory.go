@@ -2,6 +2,7 @@ package amd64
 
 import (
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
+	"github.com/weirml/weir/internal/codegen/mathematics"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
@@ -194,7 +195,7 @@ func (e *emitter) loadOne(dt dtype.DType, at asm.Mem) value {
 	case dtype.BF16:
 		v.lo = e.shiftLeft(e.broadcastInt(read(asm.MOVZXW)), 16)
 	default:
-		if !coded(dt) {
+		if !mathematics.Coded(dt) {
 			refuse("elements of %s", dt)
 		}
 		v.lo = e.fromCode(dt, e.broadcastInt(read(asm.MOVZXB)))
@@ -260,7 +261,7 @@ func (e *emitter) extended(dt dtype.DType, r asm.Reg) value {
 	case dtype.BF16:
 		r = e.shiftLeft(r, 16)
 	default:
-		if coded(dt) {
+		if mathematics.Coded(dt) {
 			r = e.fromCode(dt, r)
 		}
 	}
@@ -369,7 +370,7 @@ func (e *emitter) storeOne(dt dtype.DType, at asm.Mem, x value) {
 	case dtype.BF16:
 		to(asm.MOV, 16, e.lane32(e.shiftRight(x.lo, 16), false))
 	default:
-		if !coded(dt) {
+		if !mathematics.Coded(dt) {
 			refuse("elements of %s", dt)
 		}
 		to(asm.MOV, 8, e.lane32(e.toCode(dt, x.lo, false), false))
@@ -428,7 +429,7 @@ func (e *emitter) prepared(dt dtype.DType, r asm.Reg) asm.Reg {
 	case dtype.BF16: // values in registers are rounded already
 		return e.shiftRight(r, 16)
 	}
-	if coded(dt) {
+	if mathematics.Coded(dt) {
 		return e.toCode(dt, r, false)
 	}
 	return r

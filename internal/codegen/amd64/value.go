@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
+	"github.com/weirml/weir/internal/codegen/mathematics"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
@@ -412,7 +413,7 @@ func (e *emitter) settle(v value) value {
 
 // settleCoded rounds a result computed in f32 lanes to a float of at most 8 bits; clamped is as in toCode.
 func (e *emitter) settleCoded(v value, clamped bool) value {
-	if coded(v.dtype) {
+	if mathematics.Coded(v.dtype) {
 		v.lo = e.fromCode(v.dtype, e.toCode(v.dtype, v.lo, clamped))
 	}
 	return v

@@ -3,6 +3,7 @@ package spirv
 import (
 	"math"
 
+	"github.com/weirml/weir/internal/codegen/mathematics"
 	"github.com/weirml/weir/internal/dtype"
 )
 
@@ -57,7 +58,7 @@ func (w *writer) decode(dt dtype.DType, x id) id {
 		return w.op(opBitcast, w.floatType(64), x)
 	case dt == dtype.C64 && w.int64s():
 		return w.op(opBitcast, w.pairType(), x)
-	case coded(dt):
+	case mathematics.Coded(dt):
 		return w.fromCode(dt, x)
 	case dt.IsSigned() && dt.Bits() < 32:
 		return w.wrapped(dt, x)
@@ -83,7 +84,7 @@ func (w *writer) encode(dt dtype.DType, x id) id {
 		return w.op(opBitcast, w.intType(64), x)
 	case dt == dtype.C64 && w.int64s():
 		return w.op(opBitcast, w.intType(64), x)
-	case coded(dt):
+	case mathematics.Coded(dt):
 		return w.toCode(dt, x, false)
 	}
 	return x
@@ -94,7 +95,7 @@ func (w *writer) rounded(dt dtype.DType, x id) id {
 	switch {
 	case dt == dtype.F32 || dt == dtype.F64:
 		return x
-	case coded(dt):
+	case mathematics.Coded(dt):
 		return w.fromCode(dt, w.toCode(dt, x, true))
 	}
 	bits := w.encode(dt, x)
@@ -185,7 +186,7 @@ func (w *writer) cast(to dtype.DType, x value, clamped bool) id {
 	switch {
 	case to == from:
 		return w.full(x)
-	case coded(to):
+	case mathematics.Coded(to):
 		return w.fromCode(to, w.toCode(to, w.near(x), clamped))
 	case to == dtype.Bool:
 		return w.notZero(x)

@@ -64,6 +64,17 @@ func (w *writer) function2(op loop.BinaryOp, x, y id) id {
 	return m.Pow(x, y)
 }
 
+// fromCode and toCode are those of package mathematics, of codes as words.
+func (w *writer) fromCode(dt dtype.DType, x id) id {
+	m := single{w.lanes(dtype.F32)}
+	return emitted{Algebra: m}.FromCode(dt, m.back(x))
+}
+
+func (w *writer) toCode(dt dtype.DType, x id, clamped bool) id {
+	m := single{w.lanes(dtype.F32)}
+	return m.bits(emitted{Algebra: m}.ToCode(dt, x, clamped))
+}
+
 // lanes implements the algebra of package mathematics for one value: all values are floats, and integers are their
 // bits.
 type lanes struct {

@@ -3,6 +3,7 @@ package spirv
 import (
 	"math"
 
+	"github.com/weirml/weir/internal/codegen/mathematics"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
@@ -189,7 +190,7 @@ func (w *writer) someElements(m *memory) bool {
 // zeroOf returns the zero of a type; for f8e8m0, which has none, the least value.
 func (w *writer) zeroOf(dt dtype.DType) id {
 	if dt == dtype.F8E8M0 {
-		return w.constantFloat(leastPower)
+		return w.constantFloat(math.Float32bits(mathematics.LeastPower))
 	}
 	x := w.global(opConstantNull, w.heldType(dt))
 	if dt.IsFloat() {
@@ -211,7 +212,7 @@ func (w *writer) unary(op loop.UnaryOp, x value) value {
 		return value{id: w.unaryInteger(op, value{id: w.full(x), dt: x.dt}), dt: x.dt}
 	}
 	y := w.unaryFloat(op, x)
-	if coded(x.dt) {
+	if mathematics.Coded(x.dt) {
 		y = w.rounded(x.dt, y)
 	}
 	return value{id: y, dt: x.dt}
