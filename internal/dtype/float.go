@@ -12,7 +12,7 @@ type Format struct {
 	Bias               int    // of the exponent
 	Max                uint16 // the greatest finite value
 	Over               uint16 // what a greater one becomes if it is not clamped to Max: infinity, NaN, or Max itself
-	NaN                uint16 // the NaN that a conversion gives; of a type without NaN the sign that NaN turns over
+	NaN                uint16 // the NaN that a conversion gives; in a type without NaN, the sign bit, which NaN turns over
 	Unsigned           bool   // neither zero nor NaN takes a sign (the FNUZ types)
 	saturates          bool   // obeys the saturate flag
 }
