@@ -2,6 +2,7 @@ package beamweir
 
 import (
 	"context"
+	"flag"
 	"os"
 	"path/filepath"
 	"testing"
@@ -14,8 +15,10 @@ import (
 	"github.com/weirml/weir/batch"
 )
 
-// The elements of BenchmarkRunInference.
-const perBundle, bundles = 64, 4
+// perBundle is the number of elements of a bundle of BenchmarkRunInference.
+const perBundle = 64
+
+var bundles = flag.Int("bundles", 4, "bundles of 64 elements of BenchmarkRunInference")
 
 func init() {
 	RegisterKeyed[int](rgb{})
@@ -29,13 +32,17 @@ func init() {
 	register.Emitter2[int, string]()
 }
 
-// rgb is the codec of images of 224 × 224 pixels: bytes, for a model that takes floats.
-type rgb struct{ Input string }
+// rgb is the codec of square images: bytes, for a model that takes floats.
+type rgb struct {
+	Input string
+	Side  int
+}
 
-const pixels = 3 * 224 * 224
+// pixels is the size of an image of BenchmarkRunInference, in bytes.
+var pixels int
 
 func (c rgb) Inputs(image []byte) (weir.Inputs, error) {
-	x, err := weir.New(weir.F32, 1, 3, 224, 224)
+	x, err := weir.New(weir.F32, 1, 3, c.Side, c.Side)
 	if err != nil {
 		return nil, err
 	}
@@ -97,8 +104,8 @@ func bestClass(number int, class int) int         { return number + class }
 func firstFloat(number int, vector []float32) int { return number + len(vector) }
 
 // BenchmarkRunInference compares three times: of a process that only calls batch.Each, of a pipeline on Prism, and of
-// the pipeline without a model. The model is loaded beforehand. WEIR_IMAGES is an ONNX file of images of 224 × 224
-// pixels; WEIR_MODELS has the model of texts.
+// the pipeline without a model. The model is loaded beforehand. WEIR_IMAGES is an ONNX file of square images;
+// WEIR_MODELS has the model of texts.
 func BenchmarkRunInference(b *testing.B) {
 	b.Run("images", func(b *testing.B) {
 		path := os.Getenv("WEIR_IMAGES")
@@ -106,7 +113,9 @@ func BenchmarkRunInference(b *testing.B) {
 			b.Skip("WEIR_IMAGES is not set")
 		}
 		l := kept(b, coded[rgb, []byte, int]{}, path, Options{Rows: 16})
-		codec := rgb{l.resource.(*tensors).program.Inputs()[0].Name}
+		input := l.resource.(*tensors).program.Inputs()[0]
+		codec := rgb{input.Name, int(input.Shape[3].Size)}
+		pixels = 3 * codec.Side * codec.Side
 		alone(b, coded[rgb, []byte, int]{codec}, l.resource, imageOf)
 		pipelines(b, l.resource, images, noImage, bestClass, Model{Path: path, Codec: codec}, Options{Rows: 16})
 	})
@@ -144,7 +153,7 @@ func alone[E, R any](b *testing.B, w worker[E, R], r resource, element func(int)
 		before, _ := r.runs()
 		for b.Loop() {
 			elements := func(yield func(E) bool) {
-				for i := range perBundle * bundles {
+				for i := range perBundle * *bundles {
 					if !yield(element(i)) {
 						return
 					}
@@ -164,7 +173,7 @@ func alone[E, R any](b *testing.B, w worker[E, R], r resource, element func(int)
 
 // report reports the rows in a second, and the program's runs.
 func report(b *testing.B, r resource, before int64) {
-	b.ReportMetric(float64(perBundle*bundles*b.N)/b.Elapsed().Seconds(), "rows/s")
+	b.ReportMetric(float64(perBundle**bundles*b.N)/b.Elapsed().Seconds(), "rows/s")
 	runs, _ := r.runs()
 	b.ReportMetric(float64(runs-before)/float64(b.N), "runs")
 }
@@ -177,7 +186,7 @@ func pipelines(b *testing.B, r resource, elements, nothing, number any, m Model,
 			for b.Loop() {
 				p, s := beam.NewPipelineWithRoot()
 				var firsts []int
-				for i := range bundles {
+				for i := range *bundles {
 					firsts = append(firsts, perBundle*i)
 				}
 				col := beam.ParDo(s, elements, beam.Reshuffle(s, beam.CreateList(s, firsts)))
