@@ -2,9 +2,10 @@
 
     python images.py MODEL [ROWS]
 
-MODEL is an ONNX file with one input of square pictures, and one output of some numbers for each, such as ResNet-18. Each engine makes the
-picture of an id in a step of its own before it calls the model. The script prints rows a second of the whole job, its start
-excluded: the time of ROWS less that of a job of 512 rows. Each engine's sum of all results must be that of one process.
+MODEL is an ONNX file with one input of square pictures, and one output of some numbers for each, such as ResNet-18. Each
+engine makes the picture of an id in a step of its own before it calls the model. The script prints rows a second of the
+whole job, without its start: of ROWS less 512, in the time of ROWS less that of 512. Each engine's sum of all results must
+be that of one process.
 """
 
 from __future__ import annotations
@@ -26,17 +27,18 @@ BATCH, FEW, THREADS = 16, 512, conftest.CORES
 def pictures(ids, port):
     """The picture of each id: numbers between 0 and 1."""
     size = int(numpy.prod(port.shape[1:]))
-    mixed = ids.astype(numpy.uint32)[:, None] * numpy.uint32(2654435761) + numpy.arange(size, dtype=numpy.uint32) * numpy.uint32(40503)
+    columns = numpy.arange(size, dtype=numpy.uint32) * numpy.uint32(40503)
+    mixed = ids.astype(numpy.uint32)[:, None] * numpy.uint32(2654435761) + columns
     return ((mixed >> numpy.uint32(8)).astype(numpy.float32) * numpy.float32(2**-24)).reshape(len(ids), *port.shape[1:])
 
 
-def seconds(run, count):
-    """Seconds of the last of count rows after the first FEW, and what the run gave."""
+def speed(run, count):
+    """Rows a second of count rows less FEW, and what the run of all gave."""
     begin = time.monotonic()
     run(FEW)
     middle = time.monotonic()
     total = run(count)
-    return time.monotonic() - middle - (middle - begin), total
+    return (count - FEW) / (time.monotonic() - middle - (middle - begin)), total
 
 
 def with_process(model, port, count):
@@ -51,7 +53,7 @@ def with_process(model, port, count):
             return total
 
         run(FEW)
-        return seconds(run, count)
+        return speed(run, count)
 
 
 def with_ray(model, port, count):
@@ -72,7 +74,7 @@ def with_ray(model, port, count):
             return total
 
         run(FEW)
-        return seconds(run, count)
+        return speed(run, count)
 
 
 def with_spark(model, port, count):
@@ -95,22 +97,24 @@ def with_spark(model, port, count):
 
         def run(count):
             made = spark.range(count, numPartitions=2).select(scores(make("id")).alias("scores"))
-            return sum(made.selectExpr("aggregate(scores, 0D, (a, b) -> a + double(b)) total").toArrow()["total"].to_pylist())
+            sums = made.selectExpr("aggregate(scores, 0D, (a, b) -> a + double(b)) total")
+            return sum(sums.toArrow()["total"].to_pylist())
 
         run(FEW)
-        return seconds(run, count)
+        return speed(run, count)
 
 
 def main():
     model, count = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 10_000
     (port,) = weir.load(model).inputs
     alone, want = with_process(model, port, count)
-    print(f"{count} pictures, runs of {BATCH}: one process {count / alone:.1f} rows/s", flush=True)
+    print(f"{count} pictures, runs of {BATCH}: one process {alone:.1f} rows/s", flush=True)
     for name, measure in (("Ray", with_ray), ("Spark", with_spark)):
-        took, total = measure(model, port, count)
+        rows, total = measure(model, port, count)
         again, _ = with_process(model, port, count)
         assert abs(total - want) <= 1e-9 * abs(want), (name, total, want)
-        print(f"{name} {count / took:.1f} rows/s, one process again {count / again:.1f}: {(alone + again) / 2 / took:.2f} of it", flush=True)
+        share = 2 * rows / (alone + again)
+        print(f"{name} {rows:.1f} rows/s, one process again {again:.1f}: {share:.2f} of it", flush=True)
 
 
 if __name__ == "__main__":
