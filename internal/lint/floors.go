@@ -92,7 +92,10 @@ var rooms = []Room{
 		May: []string{"loop", "target", "tensor"}},
 
 	{Floor: 6, Name: "codegen/*", Purpose: "loop to executable code",
-		May: []string{"loop", "target", "mem", "codegen/mathematics"}},
+		May: []string{"loop", "target", "mem", "codegen/mathematics", "codegen/blocks"}},
+	// It names no instruction of a device.
+	{Floor: 6, Name: "codegen/blocks", Purpose: "kernels for blocks of threads, in any language of such machines",
+		May: []string{"loop", "target"}},
 	// The functions are written over an algebra, and know no machine.
 	{Floor: 6, Name: "codegen/mathematics", Purpose: "functions of floats, for every code generator", May: []string{}},
 	// The allocator knows a machine by an interface.

@@ -108,27 +108,27 @@ func (b *body) extended(number uint32, typ id, operands ...id) id {
 	})
 }
 
-// variable declares a variable of the function.
-func (b *body) variable(typ id) id {
+// Variable declares a variable of the function.
+func (b *body) Variable(typ id) id {
 	x := b.m.fresh()
 	b.variables = appendOp(b.variables, opVariable, uint32(b.m.pointerType(storageClassFunction, typ)), uint32(x),
 		storageClassFunction)
 	return x
 }
 
-// get loads a variable.
-func (b *body) get(variable, typ id) id { return b.op(opLoad, typ, variable) }
+// Get loads a variable.
+func (b *body) Get(variable, typ id) id { return b.op(opLoad, typ, variable) }
 
-// set stores to a variable.
-func (b *body) set(variable, x id) { b.do(opStore, uint32(variable), uint32(x)) }
+// Set stores to a variable.
+func (b *body) Set(variable, x id) { b.do(opStore, uint32(variable), uint32(x)) }
 
 // element returns a pointer to an element of an array variable.
 func (b *body) element(class uint32, variable, typ, index id) id {
 	return b.op(opAccessChain, b.m.pointerType(class, typ), variable, index)
 }
 
-// when writes a branch; otherwise may be nil.
-func (b *body) when(condition id, then, otherwise func()) {
+// When writes a branch; otherwise may be nil.
+func (b *body) When(condition id, then, otherwise func()) {
 	yes, no, after := b.m.fresh(), b.m.fresh(), b.m.fresh()
 	if otherwise == nil {
 		no = after
@@ -146,8 +146,8 @@ func (b *body) when(condition id, then, otherwise func()) {
 	b.do(opLabel, uint32(after))
 }
 
-// loop writes a loop: before each iteration condition is computed, and inside and then next run while it holds.
-func (b *body) loop(condition func() id, inside, next func()) {
+// Loop writes a loop: before each iteration condition is computed, and inside and then next run while it holds.
+func (b *body) Loop(condition func() id, inside, next func()) {
 	head, test, run, again, after := b.m.fresh(), b.m.fresh(), b.m.fresh(), b.m.fresh(), b.m.fresh()
 	b.do(opBranch, uint32(head))
 	b.do(opLabel, uint32(head))
@@ -166,9 +166,9 @@ func (b *body) loop(condition func() id, inside, next func()) {
 	b.do(opLabel, uint32(after))
 }
 
-// barrier writes a barrier of the threads of a block, after which each sees the others' earlier writes to shared memory
+// Barrier writes a barrier of the threads of a block, after which each sees the others' earlier writes to shared memory
 // and buffers.
-func (b *body) barrier() {
+func (b *body) Barrier() {
 	const workgroup, semantics = 2, 0x8 | 0x100 | 0x40 // acquire and release, of shared memory and of buffers
 	scope := b.m.constant32(workgroup)
 	b.do(opControlBarrier, uint32(scope), uint32(scope), uint32(b.m.constant32(semantics)))

@@ -3,6 +3,7 @@ package spirv
 import (
 	"math"
 
+	"github.com/weirml/weir/internal/codegen/blocks"
 	"github.com/weirml/weir/internal/codegen/mathematics"
 	"github.com/weirml/weir/internal/dtype"
 )
@@ -22,9 +23,9 @@ func (w *writer) test(op opcode, x, y id) id { return w.op(op, w.boolType(), x, 
 func (w *writer) bits32(x id) id             { return w.op(opBitcast, w.intType(32), x) }
 func (w *writer) float32(bits id) id         { return w.op(opBitcast, w.floatType(32), bits) }
 
-// choose returns x if a condition holds, and else y. Mesa treats a choice between 0 and −1 as a negated boolean, and
+// Choose returns x if a condition holds, and else y. Mesa treats a choice between 0 and −1 as a negated boolean, and
 // returns −0 instead of 0: for these numbers, two choices select the sign and the other bits.
-func (w *writer) choose(typ, cond, x, y id) id {
+func (w *writer) Choose(typ, cond, x, y id) id {
 	a, first := w.numbers[x]
 	b, second := w.numbers[y]
 	if first && second && (a == 0 && b == -1 || a == -1 && b == 0) {
@@ -44,7 +45,7 @@ func (w *writer) choose(typ, cond, x, y id) id {
 
 // decode returns the value of an element's bits, which are zero-extended.
 func (w *writer) decode(dt dtype.DType, x id) id {
-	w.heldType(dt) // refuses types that the device does not have
+	w.Held(dt) // refuses types that the device does not have
 	switch {
 	case dt == dtype.Bool:
 		return w.test(opINotEqual, x, w.constant32(0))
@@ -70,7 +71,7 @@ func (w *writer) decode(dt dtype.DType, x id) id {
 func (w *writer) encode(dt dtype.DType, x id) id {
 	switch {
 	case dt == dtype.Bool:
-		return w.choose(w.intType(32), x, w.constant32(1), w.constant32(0))
+		return w.Choose(w.intType(32), x, w.constant32(1), w.constant32(0))
 	case dt == dtype.F32:
 		return w.bits32(x)
 	case dt == dtype.BF16:
@@ -132,7 +133,7 @@ func (w *writer) isNaN(dt dtype.DType, x id) id {
 		return w.isNaN32(x)
 	}
 	if !w.int64s() {
-		refuse("f64 without integers of 64 bits")
+		blocks.Refuse("f64 without integers of 64 bits")
 	}
 	return w.isNaN64(x)
 }
@@ -143,13 +144,13 @@ func (w *writer) decodeHalf(x id) id {
 	sign, magnitude := w.left(w.and(x, 0x8000), 16), w.and(x, 0x7fff)
 	normal := w.word(opIAdd, w.left(magnitude, 13), w.constant32((127-15)<<23))
 	special := w.or(w.left(magnitude, 13), w.constant32(0x7f800000))
-	quiet := w.choose(word, w.test(opUGreaterThan, magnitude, w.constant32(0x7c00)), w.constant32(0x00400000),
+	quiet := w.Choose(word, w.test(opUGreaterThan, magnitude, w.constant32(0x7c00)), w.constant32(0x00400000),
 		w.constant32(0))
 	special = w.or(special, quiet)
 	small := w.bits32(w.exactly(opFMul, float, w.op(opConvertUToF, float, magnitude),
 		w.constantFloat(math.Float32bits(0x1p-24))))
-	out := w.choose(word, w.test(opULessThan, magnitude, w.constant32(0x0400)), small, normal)
-	out = w.choose(word, w.test(opUGreaterThanEqual, magnitude, w.constant32(0x7c00)), special, out)
+	out := w.Choose(word, w.test(opULessThan, magnitude, w.constant32(0x0400)), small, normal)
+	out = w.Choose(word, w.test(opUGreaterThanEqual, magnitude, w.constant32(0x7c00)), special, out)
 	return w.float32(w.or(sign, out))
 }
 
@@ -164,9 +165,9 @@ func (w *writer) encodeHalf(x id) id {
 	small := w.and(w.bits32(w.exactly(opFAdd, float, w.float32(magnitude), w.constantFloat(math.Float32bits(0.5)))),
 		0xffff)
 	nan := w.or(w.constant32(0x7e00), w.and(w.right(magnitude, 13), 0x3ff))
-	out := w.choose(word, w.test(opUGreaterThanEqual, magnitude, w.constant32(0x38800000)), normal, small)
-	out = w.choose(word, w.test(opUGreaterThanEqual, magnitude, w.constant32(0x47800000)), w.constant32(0x7c00), out)
-	out = w.choose(word, w.test(opUGreaterThan, magnitude, w.constant32(0x7f800000)), nan, out)
+	out := w.Choose(word, w.test(opUGreaterThanEqual, magnitude, w.constant32(0x38800000)), normal, small)
+	out = w.Choose(word, w.test(opUGreaterThanEqual, magnitude, w.constant32(0x47800000)), w.constant32(0x7c00), out)
+	out = w.Choose(word, w.test(opUGreaterThan, magnitude, w.constant32(0x7f800000)), nan, out)
 	return w.or(sign, out)
 }
 
@@ -176,26 +177,26 @@ func (w *writer) encodeBF16(x id) id {
 	odd := w.and(w.right(bits, 16), 1)
 	out := w.right(w.word(opIAdd, w.word(opIAdd, bits, w.constant32(0x7fff)), odd), 16)
 	nan := w.or(w.and(w.right(bits, 16), 0x8000), w.constant32(0x7fc0))
-	return w.choose(w.intType(32), w.isNaN32(x), nan, out)
+	return w.Choose(w.intType(32), w.isNaN32(x), nan, out)
 }
 
-// cast converts a value to another type. With clamped, values beyond the greatest of a float of at most 8 bits become
+// Cast converts a value to another type. With clamped, values beyond the greatest of a float of at most 8 bits become
 // the greatest.
-func (w *writer) cast(to dtype.DType, x value, clamped bool) id {
-	from := x.dt
+func (w *writer) Cast(to dtype.DType, x value, clamped bool) id {
+	from := x.DType
 	switch {
 	case to == from:
-		return w.full(x)
+		return w.kernel.Full(x)
 	case mathematics.Coded(to):
 		return w.fromCode(to, w.toCode(to, w.near(x), clamped))
 	case to == dtype.Bool:
 		return w.notZero(x)
 	case from == dtype.Bool:
-		return w.fromBool(to, x.id)
+		return w.fromBool(to, x.ID)
 	case to == dtype.C64:
-		return w.op(opCompositeConstruct, w.pairType(), w.bits32(w.cast(dtype.F32, x, true)), w.constant32(0))
+		return w.op(opCompositeConstruct, w.pairType(), w.bits32(w.Cast(dtype.F32, x, true)), w.constant32(0))
 	case from == dtype.C64:
-		return w.cast(to, value{id: w.float32(w.op2(opCompositeExtract, w.intType(32), x.id, 0)), dt: dtype.F32}, clamped)
+		return w.Cast(to, value{ID: w.float32(w.op2(opCompositeExtract, w.intType(32), x.ID, 0)), DType: dtype.F32}, clamped)
 	case from.IsInt() && to.IsInt():
 		return w.castInteger(to, x)
 	case from.IsInt():
@@ -209,23 +210,23 @@ func (w *writer) cast(to dtype.DType, x value, clamped bool) id {
 // notZero converts a value to bool: NaN is true.
 func (w *writer) notZero(x value) id {
 	switch {
-	case x.dt == dtype.C64:
+	case x.DType == dtype.C64:
 		component := func(i uint32) id {
-			float := w.float32(w.op2(opCompositeExtract, w.intType(32), x.id, i))
-			return w.notZero(value{id: float, dt: dtype.F32})
+			float := w.float32(w.op2(opCompositeExtract, w.intType(32), x.ID, i))
+			return w.notZero(value{ID: float, DType: dtype.F32})
 		}
 		return w.op(opLogicalOr, w.boolType(), component(0), component(1))
-	case x.dt.IsInt():
-		return w.test(opINotEqual, x.id, w.zero(x))
-	case x.dt == dtype.F64:
-		return w.op(opLogicalOr, w.boolType(), w.isNaN(x.dt, x.id), w.test(opFUnordNotEqual, x.id, w.constantDouble(0)))
+	case x.DType.IsInt():
+		return w.test(opINotEqual, x.ID, w.zero(x))
+	case x.DType == dtype.F64:
+		return w.op(opLogicalOr, w.boolType(), w.isNaN(x.DType, x.ID), w.test(opFUnordNotEqual, x.ID, w.constantDouble(0)))
 	}
-	return w.test(opINotEqual, w.and(w.bits32(x.id), 0x7fffffff), w.constant32(0))
+	return w.test(opINotEqual, w.and(w.bits32(x.ID), 0x7fffffff), w.constant32(0))
 }
 
 // zero returns a zero as wide as an integer.
 func (w *writer) zero(x value) id {
-	if x.dt.Bits() == 64 && !x.narrow {
+	if x.DType.Bits() == 64 && !x.Narrow {
 		return w.constant64(0)
 	}
 	return w.constant32(0)
@@ -233,48 +234,48 @@ func (w *writer) zero(x value) id {
 
 // fromBool converts a bool to 0 or 1 of a type.
 func (w *writer) fromBool(to dtype.DType, x id) id {
-	typ := w.heldType(to)
+	typ := w.Held(to)
 	switch {
 	case to == dtype.C64:
 		one := w.constantPair(math.Float32bits(1), 0)
-		return w.choose(typ, x, one, w.constantPair(0, 0))
+		return w.Choose(typ, x, one, w.constantPair(0, 0))
 	case to == dtype.F64:
-		return w.choose(typ, x, w.constantDouble(math.Float64bits(1)), w.constantDouble(0))
+		return w.Choose(typ, x, w.constantDouble(math.Float64bits(1)), w.constantDouble(0))
 	case to.IsFloat():
-		return w.choose(typ, x, w.constantFloat(math.Float32bits(1)), w.constantFloat(0))
+		return w.Choose(typ, x, w.constantFloat(math.Float32bits(1)), w.constantFloat(0))
 	case to.Bits() == 64:
-		return w.choose(typ, x, w.constant64(1), w.constant64(0))
+		return w.Choose(typ, x, w.constant64(1), w.constant64(0))
 	}
-	return w.choose(typ, x, w.constant32(1), w.constant32(0))
+	return w.Choose(typ, x, w.constant32(1), w.constant32(0))
 }
 
 // castInteger converts between types of integers; values that do not fit wrap.
 func (w *writer) castInteger(to dtype.DType, x value) id {
-	wide := x.dt.Bits() == 64 && !x.narrow
+	wide := x.DType.Bits() == 64 && !x.Narrow
 	switch {
 	case to.Bits() == 64 && wide:
-		return x.id
-	case to.Bits() == 64 && (x.dt.IsSigned() || x.narrow):
-		return w.op(opSConvert, w.heldType(to), x.id)
+		return x.ID
+	case to.Bits() == 64 && (x.DType.IsSigned() || x.Narrow):
+		return w.op(opSConvert, w.Held(to), x.ID)
 	case to.Bits() == 64:
-		return w.op(opUConvert, w.heldType(to), x.id)
+		return w.op(opUConvert, w.Held(to), x.ID)
 	case wide:
-		return w.wrapped(to, w.op(opUConvert, w.intType(32), x.id))
+		return w.wrapped(to, w.op(opUConvert, w.intType(32), x.ID))
 	}
-	return w.wrapped(to, x.id)
+	return w.wrapped(to, x.ID)
 }
 
 // near returns an f32 that, rounded to fewer bits, gives the same result as the value itself: the value rounded to odd.
 func (w *writer) near(x value) id {
 	switch {
-	case x.dt == dtype.C64:
-		return w.cast(dtype.F32, x, true)
-	case x.dt == dtype.F64:
-		return w.oddOfDouble(x.id)
-	case x.dt == dtype.Bool:
-		return w.fromBool(dtype.F32, x.id)
-	case x.dt.IsFloat():
-		return x.id
+	case x.DType == dtype.C64:
+		return w.Cast(dtype.F32, x, true)
+	case x.DType == dtype.F64:
+		return w.oddOfDouble(x.ID)
+	case x.DType == dtype.Bool:
+		return w.fromBool(dtype.F32, x.ID)
+	case x.DType.IsFloat():
+		return x.ID
 	}
 	return w.nearInteger(x)
 }
@@ -282,7 +283,7 @@ func (w *writer) near(x value) id {
 // intToFloat converts an integer to a float of any type, and rounds once.
 func (w *writer) intToFloat(to dtype.DType, x value) id {
 	if to == dtype.F64 || to == dtype.F32 {
-		return w.op(conversionOf(x.dt), w.heldType(to), x.id)
+		return w.op(conversionOf(x.DType), w.Held(to), x.ID)
 	}
 	return w.rounded(to, w.nearInteger(x))
 }
@@ -297,23 +298,23 @@ func conversionOf(dt dtype.DType) opcode {
 
 // nearInteger is near for integers.
 func (w *writer) nearInteger(x value) id {
-	signed := x.dt.IsSigned()
-	if x.dt.Bits() <= 16 {
-		return w.op(conversionOf(x.dt), w.floatType(32), x.id) // exact
+	signed := x.DType.IsSigned()
+	if x.DType.Bits() <= 16 {
+		return w.op(conversionOf(x.DType), w.floatType(32), x.ID) // exact
 	}
-	magnitude, negative := x.id, w.constantBool(false)
+	magnitude, negative := x.ID, w.Bool(false)
 	typ := w.intType(32)
-	wide := x.dt.Bits() == 64 && !x.narrow
+	wide := x.DType.Bits() == 64 && !x.Narrow
 	if wide {
 		typ = w.intType(64)
 	}
 	if signed {
-		negative = w.test(opSLessThan, x.id, w.zero(x))
-		magnitude = w.choose(typ, negative, w.op(opSNegate, typ, x.id), x.id)
+		negative = w.test(opSLessThan, x.ID, w.zero(x))
+		magnitude = w.Choose(typ, negative, w.op(opSNegate, typ, x.ID), x.ID)
 	}
 	y := w.oddFloat(magnitude, wide)
 	float := w.floatType(32)
-	return w.choose(float, negative, w.op(opFNegate, float, y), y)
+	return w.Choose(float, negative, w.op(opFNegate, float, y), y)
 }
 
 // oddFloat converts an unsigned integer to f32, rounded to odd: if bits are lost, the last of the 24 remaining bits is
@@ -328,7 +329,7 @@ func (w *writer) oddFloat(x id, wide bool) id {
 	high := w.op(opUConvert, word, w.op(opShiftRightLogical, long, x, w.constant64(32)))
 	top := w.op(opConvertUToF, float, w.oddWord(w.upper(high, low)))
 	scale := w.powerOfTwo(w.shiftOf(high))
-	return w.choose(float, w.test(opIEqual, high, w.constant32(0)), w.op(opConvertUToF, float, w.oddWord(low)),
+	return w.Choose(float, w.test(opIEqual, high, w.constant32(0)), w.op(opConvertUToF, float, w.oddWord(low)),
 		w.exactly(opFMul, float, top, scale))
 }
 
@@ -350,7 +351,7 @@ func (w *writer) upper(high, low id) id {
 	mask := w.word(opISub, w.word(opShiftLeftLogical, w.word(opShiftLeftLogical, w.constant32(1),
 		w.word(opISub, n, w.constant32(1))), w.constant32(1)), w.constant32(1))
 	lost := w.test(opINotEqual, w.word(opBitwiseAnd, low, mask), w.constant32(0))
-	return w.or(top, w.choose(w.intType(32), lost, w.constant32(1), w.constant32(0)))
+	return w.or(top, w.Choose(w.intType(32), lost, w.constant32(1), w.constant32(0)))
 }
 
 // powerOfTwo returns 2ⁿ as f32 for an integer n from 0 to 127.
@@ -363,62 +364,62 @@ func (w *writer) oddWord(x id) id {
 	word := w.intType(32)
 	top := w.extended(glslFindUMsb, word, w.or(x, w.constant32(1)))
 	// 0 to 8
-	drop := w.word(opISub, w.choose(word, w.test(opUGreaterThan, top, w.constant32(23)), top, w.constant32(23)),
+	drop := w.word(opISub, w.Choose(word, w.test(opUGreaterThan, top, w.constant32(23)), top, w.constant32(23)),
 		w.constant32(23))
 	mask := w.word(opISub, w.word(opShiftLeftLogical, w.constant32(1), drop), w.constant32(1))
 	lost := w.test(opINotEqual, w.word(opBitwiseAnd, x, mask), w.constant32(0))
-	last := w.choose(word, lost, w.word(opShiftLeftLogical, w.constant32(1), drop), w.constant32(0))
+	last := w.Choose(word, lost, w.word(opShiftLeftLogical, w.constant32(1), drop), w.constant32(0))
 	return w.or(w.word(opBitwiseAnd, x, w.word(opNot, mask)), last)
 }
 
 // floatToInt truncates a float to an integer. NaN becomes 0. Values are first clamped as package dtype does, then
 // reduced to the type's bits.
 func (w *writer) floatToInt(to dtype.DType, x value) id {
-	if x.dt == dtype.F64 || to.Bits() == 64 {
+	if x.DType == dtype.F64 || to.Bits() == 64 {
 		return w.floatToWide(to, x)
 	}
 	word, float := w.intType(32), w.floatType(32)
 	number := func(v float64) id { return w.constantFloat(math.Float32bits(float32(v))) }
-	nan := w.isNaN32(x.id)
+	nan := w.isNaN32(x.ID)
 	if to == dtype.U32 { // clamped to the range of i64
-		t := w.float32(w.and(w.bits32(w.extended(glslTrunc, float, x.id)), 0x7fffffff))
+		t := w.float32(w.and(w.bits32(w.extended(glslTrunc, float, x.ID)), 0x7fffffff))
 		high := w.extended(glslFloor, float, w.exactly(opFMul, float, t, number(0x1p-32)))
 		rest := w.exactly(opFSub, float, t, w.exactly(opFMul, float, high, number(0x1p32)))
-		rest = w.choose(float, w.test(opFOrdLessThan, t, number(0x1p63)), rest, number(0)) // 0 for NaN too
+		rest = w.Choose(float, w.test(opFOrdLessThan, t, number(0x1p63)), rest, number(0)) // 0 for NaN too
 		n := w.op(opConvertFToU, word, rest)
-		negative := w.test(opFOrdLessThan, x.id, number(0))
-		n = w.choose(word, negative, w.op(opSNegate, word, n), n)
-		most := w.test(opFOrdGreaterThanEqual, x.id, number(0x1p63))
-		return w.choose(word, nan, w.constant32(0), w.choose(word, most, w.constant32(math.MaxUint32), n))
+		negative := w.test(opFOrdLessThan, x.ID, number(0))
+		n = w.Choose(word, negative, w.op(opSNegate, word, n), n)
+		most := w.test(opFOrdGreaterThanEqual, x.ID, number(0x1p63))
+		return w.Choose(word, nan, w.constant32(0), w.Choose(word, most, w.constant32(math.MaxUint32), n))
 	}
-	above, under := w.test(opFOrdGreaterThanEqual, x.id, number(0x1p31)), w.test(opFOrdLessThan, x.id, number(-0x1p31))
+	above, under := w.test(opFOrdGreaterThanEqual, x.ID, number(0x1p31)), w.test(opFOrdLessThan, x.ID, number(-0x1p31))
 	out := w.op(opLogicalOr, w.boolType(), nan, w.op(opLogicalOr, w.boolType(), above, under))
-	n := w.op(opConvertFToS, word, w.choose(float, out, number(0), x.id))
-	n = w.choose(word, above, w.constant32(math.MaxInt32), n)
-	n = w.choose(word, under, w.constant32(1<<31), n)
-	return w.wrapped(to, w.choose(word, nan, w.constant32(0), n))
+	n := w.op(opConvertFToS, word, w.Choose(float, out, number(0), x.ID))
+	n = w.Choose(word, above, w.constant32(math.MaxInt32), n)
+	n = w.Choose(word, under, w.constant32(1<<31), n)
+	return w.wrapped(to, w.Choose(word, nan, w.constant32(0), n))
 }
 
 // floatToWide is floatToInt for f64, or to a type of 64 bits.
 func (w *writer) floatToWide(to dtype.DType, x value) id {
 	if !w.int64s() {
-		refuse("%s to %s without integers of 64 bits", x.dt, to)
+		blocks.Refuse("%s to %s without integers of 64 bits", x.DType, to)
 	}
-	long, typ := w.intType(64), w.heldType(x.dt)
+	long, typ := w.intType(64), w.Held(x.DType)
 	number := func(v float64) id {
-		if x.dt == dtype.F64 {
+		if x.DType == dtype.F64 {
 			return w.constantDouble(math.Float64bits(v))
 		}
 		return w.constantFloat(math.Float32bits(float32(v)))
 	}
-	nan := w.isNaN(x.dt, x.id)
+	nan := w.isNaN(x.DType, x.ID)
 	clamp := func(op opcode, low, high float64, least, most uint64) id {
-		above, under := w.test(opFOrdGreaterThanEqual, x.id, number(high)), w.test(opFOrdLessThan, x.id, number(low))
+		above, under := w.test(opFOrdGreaterThanEqual, x.ID, number(high)), w.test(opFOrdLessThan, x.ID, number(low))
 		out := w.op(opLogicalOr, w.boolType(), nan, w.op(opLogicalOr, w.boolType(), above, under))
-		n := w.op(op, long, w.choose(typ, out, number(0), x.id))
-		n = w.choose(long, above, w.constant64(most), n)
-		n = w.choose(long, under, w.constant64(least), n)
-		return w.choose(long, nan, w.constant64(0), n)
+		n := w.op(op, long, w.Choose(typ, out, number(0), x.ID))
+		n = w.Choose(long, above, w.constant64(most), n)
+		n = w.Choose(long, under, w.constant64(least), n)
+		return w.Choose(long, nan, w.constant64(0), n)
 	}
 	switch {
 	case to.Bits() < 32 || to == dtype.I32:
@@ -428,7 +429,7 @@ func (w *writer) floatToWide(to dtype.DType, x value) id {
 	case to == dtype.U64:
 		signed := clamp(opConvertFToS, -0x1p63, 0x1p63, 1<<63, math.MaxInt64)
 		unsigned := clamp(opConvertFToU, 0, 0x1p64, 0, math.MaxUint64)
-		return w.choose(long, w.test(opFOrdLessThan, x.id, number(0)), signed, unsigned)
+		return w.Choose(long, w.test(opFOrdLessThan, x.ID, number(0)), signed, unsigned)
 	}
 	n := clamp(opConvertFToS, -0x1p63, 0x1p63, 1<<63, math.MaxInt64)
 	if to == dtype.U32 {
@@ -441,11 +442,11 @@ func (w *writer) floatToWide(to dtype.DType, x value) id {
 func (w *writer) castFloat(to dtype.DType, x value) id {
 	switch {
 	case to == dtype.F64:
-		return w.op(opFConvert, w.heldType(to), x.id)
-	case x.dt == dtype.F64 && to == dtype.F32:
-		return w.op(opFConvert, w.floatType(32), x.id)
+		return w.op(opFConvert, w.Held(to), x.ID)
+	case x.DType == dtype.F64 && to == dtype.F32:
+		return w.op(opFConvert, w.floatType(32), x.ID)
 	case to == dtype.F32:
-		return x.id
+		return x.ID
 	}
 	return w.rounded(to, w.near(x))
 }
@@ -454,7 +455,7 @@ func (w *writer) castFloat(to dtype.DType, x value) id {
 // f64.
 func (w *writer) oddOfDouble(x id) id {
 	if !w.int64s() {
-		refuse("f64 without integers of 64 bits")
+		blocks.Refuse("f64 without integers of 64 bits")
 	}
 	float, double := w.floatType(32), w.floatType(64)
 	y := w.op(opFConvert, float, x)
@@ -464,10 +465,10 @@ func (w *writer) oddOfDouble(x id) id {
 	far := w.test(opUGreaterThan, w.magnitude64(back), w.magnitude64(x))
 	even := w.test(opIEqual, w.and(bits, 1), w.constant32(0))
 	inexact := w.test(opINotEqual, w.magnitude64(back), w.magnitude64(x))
-	other := w.choose(w.intType(32), far, w.word(opISub, bits, w.constant32(1)), w.word(opIAdd, bits, w.constant32(1)))
+	other := w.Choose(w.intType(32), far, w.word(opISub, bits, w.constant32(1)), w.word(opIAdd, bits, w.constant32(1)))
 	change := w.op(opLogicalAnd, w.boolType(), w.op(opLogicalAnd, w.boolType(), even, inexact),
 		w.op(opLogicalNot, w.boolType(), w.isNaN64(x)))
-	return w.float32(w.choose(w.intType(32), change, other, bits))
+	return w.float32(w.Choose(w.intType(32), change, other, bits))
 }
 
 // magnitude64 returns the bits of an f64 without the sign.

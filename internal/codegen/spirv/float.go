@@ -3,6 +3,7 @@ package spirv
 import (
 	"math"
 
+	"github.com/weirml/weir/internal/codegen/blocks"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
@@ -23,9 +24,9 @@ type floatBits struct {
 func (w *writer) floatBits(dt dtype.DType) floatBits {
 	if dt == dtype.F64 {
 		if !w.int64s() {
-			refuse("f64 without integers of 64 bits")
+			blocks.Refuse("f64 without integers of 64 bits")
 		}
-		return floatBits{w, w.heldType(dt), w.intType(64), 64, w.constant64(1 << 63), w.constant64(0x7ff << 52)}
+		return floatBits{w, w.Held(dt), w.intType(64), 64, w.constant64(1 << 63), w.constant64(0x7ff << 52)}
 	}
 	return floatBits{w, w.floatType(32), w.intType(32), 32, w.constant32(1 << 31), w.constant32(0xff << 23)}
 }
@@ -104,7 +105,7 @@ func (w *writer) binaryFloat(op loop.BinaryOp, dt dtype.DType, x, y id) id {
 		}
 		return w.rounded(dt, w.function2(op, x, y))
 	}
-	refuse("%s of %s", op, dt)
+	blocks.Refuse("%s of %s", op, dt)
 	return 0
 }
 
@@ -113,7 +114,7 @@ func (w *writer) arithmeticFloat(op loop.BinaryOp, dt dtype.DType, x, y id) id {
 	first, firstSign := w.isZero(x)
 	second, secondSign := w.isZero(y)
 	if !first && !second {
-		return w.exactly(floatOps[op], w.heldType(dt), x, y)
+		return w.exactly(floatOps[op], w.Held(dt), x, y)
 	}
 	f := w.floatBits(dt)
 	if op == loop.Mul {
@@ -121,7 +122,7 @@ func (w *writer) arithmeticFloat(op loop.BinaryOp, dt dtype.DType, x, y id) id {
 			x, y = y, x
 		}
 		finite := w.test(opULessThan, f.magnitude(x), f.infinity)
-		return f.back(w.choose(f.word, finite, f.signOf(x, y), f.nan()))
+		return f.back(w.Choose(f.word, finite, f.signOf(x, y), f.nan()))
 	}
 	if op == loop.Sub { // x + −y
 		secondSign = !secondSign
@@ -133,7 +134,7 @@ func (w *writer) arithmeticFloat(op loop.BinaryOp, dt dtype.DType, x, y id) id {
 	if secondSign {
 		return x // −0 adds nothing
 	}
-	return f.back(w.choose(f.word, w.test(opIEqual, f.bits(x), f.sign), f.number(0), f.bits(x)))
+	return f.back(w.Choose(f.word, w.test(opIEqual, f.bits(x), f.sign), f.number(0), f.bits(x)))
 }
 
 // divide returns a quotient of floats; by 0 according to IEEE 754, which Vulkan leaves open.
@@ -142,7 +143,7 @@ func (w *writer) divide(dt dtype.DType, x, y id) id {
 	var q id
 	if zero, _ := w.isZero(x); zero {
 		nan := w.test(opUGreaterThan, f.magnitude(y), f.infinity)
-		q = f.back(w.choose(f.word, nan, f.nan(), f.signOf(x, y)))
+		q = f.back(w.Choose(f.word, nan, f.nan(), f.signOf(x, y)))
 	} else {
 		q = w.exactly(opFDiv, f.float, x, y)
 	}
@@ -152,8 +153,8 @@ func (w *writer) divide(dt dtype.DType, x, y id) id {
 	infinite := w.op(opBitwiseOr, f.word, f.signOf(x, y), f.infinity)
 	a := f.magnitude(x)
 	nan := w.op(opLogicalOr, w.boolType(), w.test(opIEqual, a, f.number(0)), w.test(opUGreaterThan, a, f.infinity))
-	infinite = w.choose(f.word, nan, f.nan(), infinite)
-	return w.choose(f.float, w.test(opIEqual, f.magnitude(y), f.number(0)), f.back(infinite), q)
+	infinite = w.Choose(f.word, nan, f.nan(), infinite)
+	return w.Choose(f.float, w.test(opIEqual, f.magnitude(y), f.number(0)), f.back(infinite), q)
 }
 
 // leastFloat returns the lesser of two floats, or for Max the greater: NaN if one is NaN; −0 is less than 0.
@@ -169,10 +170,10 @@ func (w *writer) leastFloat(op loop.BinaryOp, dt dtype.DType, x, y id) id {
 	} else if first && second && a > b {
 		return map[bool]id{true: y, false: x}[op == loop.Min]
 	}
-	z := w.choose(f.float, w.test(less, f.ordered(x), f.ordered(y)), x, y)
+	z := w.Choose(f.float, w.test(less, f.ordered(x), f.ordered(y)), x, y)
 	for _, v := range []id{y, x} {
 		if number, known := w.numbers[v]; !known || number != number {
-			z = w.choose(f.float, w.isNaN(dt, v), v, z)
+			z = w.Choose(f.float, w.isNaN(dt, v), v, z)
 		}
 	}
 	return z
@@ -187,33 +188,33 @@ func (w *writer) modulo(op loop.BinaryOp, x, y id) id {
 	significand := func(v id) (m, e id) {
 		exponent := w.right(v, 23)
 		small := w.test(opIEqual, exponent, w.constant32(0))
-		m = w.or(w.and(v, 0x7fffff), w.choose(word, small, w.constant32(0), w.constant32(1<<23)))
-		return m, w.choose(word, small, w.constant32(1), exponent)
+		m = w.or(w.and(v, 0x7fffff), w.Choose(word, small, w.constant32(0), w.constant32(1<<23)))
+		return m, w.Choose(word, small, w.constant32(1), exponent)
 	}
 	m, e := significand(a)
 	n, f := significand(b)
-	some := w.choose(word, w.test(opIEqual, n, w.constant32(0)), w.constant32(1), n)
-	rest, at := w.variable(word), w.variable(word)
+	some := w.Choose(word, w.test(opIEqual, n, w.constant32(0)), w.constant32(1), n)
+	rest, at := w.Variable(word), w.Variable(word)
 	less := w.test(opULessThan, a, b)
-	w.set(rest, m)
-	w.set(at, w.choose(word, less, f, e))
-	w.counted(sym.Const(254), func() { // exponents
-		w.loop(func() id { return w.test(opUGreaterThan, w.get(at, word), f) }, func() {
-			w.set(rest, w.left(w.word(opUMod, w.get(rest, word), some), 1))
-		}, func() { w.set(at, w.word(opISub, w.get(at, word), w.constant32(1))) })
+	w.Set(rest, m)
+	w.Set(at, w.Choose(word, less, f, e))
+	w.kernel.Counted(sym.Const(254), func() { // exponents
+		w.Loop(func() id { return w.test(opUGreaterThan, w.Get(at, word), f) }, func() {
+			w.Set(rest, w.left(w.word(opUMod, w.Get(rest, word), some), 1))
+		}, func() { w.Set(at, w.word(opISub, w.Get(at, word), w.constant32(1))) })
 	})
-	left := w.word(opUMod, w.get(rest, word), some)
+	left := w.word(opUMod, w.Get(rest, word), some)
 	// left · 2^(f−150), left < 2²⁴: f is at least 1, so that this is a normal or subnormal number.
 	top := w.extended(glslFindUMsb, word, w.or(left, w.constant32(1)))
 	up := w.word(opISub, w.constant32(23), top) // to make it 24 bits
 	room := w.word(opISub, f, w.constant32(1))
-	up = w.choose(word, w.test(opULessThan, up, room), up, room)
+	up = w.Choose(word, w.test(opULessThan, up, room), up, room)
 	shifted := w.word(opShiftLeftLogical, left, up)
 	exponent := w.word(opISub, f, up)
 	normal := w.test(opUGreaterThanEqual, shifted, w.constant32(1<<23))
-	exponent = w.choose(word, normal, exponent, w.constant32(0))
+	exponent = w.Choose(word, normal, exponent, w.constant32(0))
 	r := w.or(w.left(exponent, 23), w.and(shifted, 0x7fffff))
-	r = w.choose(word, less, a, r)
+	r = w.Choose(word, less, a, r)
 	sign := w.and(w.bits32(x), 1<<31)
 	out := w.float32(w.or(sign, r))
 	// NaN if an operand is NaN, the dividend is infinite or the divisor is 0.
@@ -224,8 +225,8 @@ func (w *writer) modulo(op loop.BinaryOp, x, y id) id {
 		zero := w.test(opIEqual, r, w.constant32(0))
 		other := w.and(w.bits32(y), 1<<31)
 		differ := w.test(opINotEqual, sign, other)
-		moved := w.choose(float, differ, w.exactly(opFAdd, float, out, y), out)
-		out = w.choose(float, zero, w.float32(other), moved)
+		moved := w.Choose(float, differ, w.exactly(opFAdd, float, out, y), out)
+		out = w.Choose(float, zero, w.float32(other), moved)
 	}
-	return w.choose(float, bad, w.constantFloat(0x7fc00000), out)
+	return w.Choose(float, bad, w.constantFloat(0x7fc00000), out)
 }

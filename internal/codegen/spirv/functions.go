@@ -3,6 +3,7 @@ package spirv
 import (
 	"math"
 
+	"github.com/weirml/weir/internal/codegen/blocks"
 	"github.com/weirml/weir/internal/codegen/mathematics"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
@@ -36,7 +37,7 @@ var (
 func (w *writer) function(op loop.UnaryOp, x id) id {
 	f, ok := functions[op]
 	if !ok {
-		refuse("%s", op)
+		blocks.Refuse("%s", op)
 	}
 	return f(emitted{Algebra: single{w.lanes(dtype.F32)}}, x)
 }
@@ -45,7 +46,7 @@ func (w *writer) function(op loop.UnaryOp, x id) id {
 func (w *writer) wideFunction(op loop.UnaryOp, x id) id {
 	f, ok := wideFunctions[op]
 	if !ok {
-		refuse("%s of f64", op)
+		blocks.Refuse("%s of f64", op)
 	}
 	return f(emittedWide{WideAlgebra: double{w.lanes(dtype.F64)}}, x)
 }
@@ -101,7 +102,7 @@ func (l lanes) And(x, y id) id              { return l.integers(opBitwiseAnd, x,
 func (l lanes) Or(x, y id) id               { return l.integers(opBitwiseOr, x, y) }
 func (l lanes) AddInt(x, y id) id           { return l.integers(opIAdd, x, y) }
 func (l lanes) SubInt(x, y id) id           { return l.integers(opISub, x, y) }
-func (l lanes) SelectLanes(m, x, y id) id   { return l.choose(l.float, m, x, y) }
+func (l lanes) SelectLanes(m, x, y id) id   { return l.Choose(l.float, m, x, y) }
 func (l lanes) Fnma(x, y, z id) id          { return l.Fma(l.negative(x), y, z) }
 func (l lanes) Fms(x, y, z id) id           { return l.Fma(x, y, l.negative(z)) }
 func (l lanes) ShiftLeft(x id, n int64) id  { return l.shifted(opShiftLeftLogical, x, n) }
@@ -222,7 +223,7 @@ func (s single) ToInt(x id) id {
 func (s single) shiftBy(op opcode, x, n id) id {
 	n = s.bits(n)
 	y := s.op(op, s.word, s.bits(x), s.and(n, 31))
-	return s.back(s.choose(s.word, s.test(opULessThan, n, s.constant32(32)), y, s.constant32(0)))
+	return s.back(s.Choose(s.word, s.test(opULessThan, n, s.constant32(32)), y, s.constant32(0)))
 }
 
 // Lookup chooses an element by one bit of the index after the other, since drivers keep indexed arrays in slow memory.
@@ -249,16 +250,16 @@ func (s single) Lookup(table *[8]uint32, index id) id {
 func (s single) Rarely(mask id, usual []id, otherwise func() []id) []id {
 	results := make([]id, len(usual))
 	for i, x := range usual {
-		results[i] = s.variable(s.float)
-		s.set(results[i], x)
+		results[i] = s.Variable(s.float)
+		s.Set(results[i], x)
 	}
-	s.when(mask, func() {
+	s.When(mask, func() {
 		for i, x := range otherwise() {
-			s.set(results[i], x)
+			s.Set(results[i], x)
 		}
 	}, nil)
 	for i, x := range results {
-		results[i] = s.get(x, s.float)
+		results[i] = s.Get(x, s.float)
 	}
 	return results
 }

@@ -49,11 +49,11 @@ func TestIterations(t *testing.T) {
 		if err != nil || c.largest == 0 {
 			continue
 		}
-		k := code.Kernels[0].(*kernel)
-		if err := k.fewEnough([]int64{c.largest}); err != nil {
+		k, grid := code.Kernels[0].(target.Blocks), make([]int64, 1)
+		if err := k.Grid([]int64{c.largest}, grid); err != nil {
 			t.Errorf("%+v: %v", c, err)
 		}
-		if err := k.fewEnough([]int64{c.largest + 1}); !errors.Is(err, diag.ErrUnsupported) {
+		if err := k.Grid([]int64{c.largest + 1}, grid); !errors.Is(err, diag.ErrUnsupported) {
 			t.Errorf("%+v: one more: %v", c, err)
 		}
 	}

@@ -1,48 +1,34 @@
 package spirv
 
 import (
+	"github.com/weirml/weir/internal/codegen/blocks"
 	"github.com/weirml/weir/internal/dtype"
-	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/target"
 )
 
-// memory is a buffer of a kernel: memory at an address, or a variable.
-type memory struct {
-	dt             dtype.DType
-	shape, strides []sym.Expr
-	base           id       // the address; 0 for a variable
-	offset         sym.Expr // in a thread's slice of the launch's scratch
-	variable       id
-	class          uint32 // the variable's storage class
-	written        bool   // the kernel writes the memory at the address
-	thread         bool   // threads' own memory: the first axis is the thread, which has a variable for its slice
-}
-
-// memory returns a buffer by its name.
-func (w *writer) memory(name string) *memory {
-	m := w.memories[name]
-	if m == nil {
-		w.bug("%%%s is not declared", name)
+// classOf returns the storage class of a buffer that is a variable.
+func classOf(m *memory) uint32 {
+	if m.Shared {
+		return storageClassWorkgroup
 	}
-	return m
+	return storageClassFunction
 }
 
-// offsetOf returns the offset of an element from the buffer's first one, in elements. It refuses an index into threads'
-// own memory other than that of the present thread.
-func (w *writer) offsetOf(m *memory, index []sym.Expr) sym.Expr {
-	if m.thread {
-		if w.thread == (sym.Name{}) || !index[0].Equal(sym.Var(w.thread)) {
-			refuse("access to another thread's own memory")
-		}
-		index = append([]sym.Expr{sym.Const(0)}, index[1:]...)
-	}
-	return loop.Offset(index, m.shape, m.strides)
+// Private declares an array variable of a thread.
+func (w *writer) Private(dt dtype.DType, count int64) id {
+	return w.Variable(w.arrayType(w.Held(dt), count))
 }
 
-// heldType returns the type of values of an element type: bool, integers of 32 or 64 bits, f32 for floats of at most 32
+// Shared declares an array variable of a block.
+func (w *writer) Shared(dt dtype.DType, count int64) id {
+	array := w.arrayType(w.sharedType(dt), count)
+	return w.uses(w.unique(opVariable, w.pointerType(storageClassWorkgroup, array), storageClassWorkgroup))
+}
+
+// Held returns the type of values of an element type: bool, integers of 32 or 64 bits, f32 for floats of at most 32
 // bits, f64, and two integers for complex numbers. It refuses types that the machine does not have.
-func (w *writer) heldType(dt dtype.DType) id {
+func (w *writer) Held(dt dtype.DType) id {
 	switch {
 	case dt == dtype.Bool:
 		return w.boolType()
@@ -50,20 +36,20 @@ func (w *writer) heldType(dt dtype.DType) id {
 		return w.pairType()
 	case dt == dtype.F64:
 		if !w.machine.Has(target.Float64) {
-			refuse("f64, which the device does not have")
+			blocks.Refuse("f64, which the device does not have")
 		}
 		return w.floatType(64)
 	case dt.IsFloat():
 		return w.floatType(32)
 	case dt.Bits() == 64:
 		if !w.int64s() {
-			refuse("%s, which the device does not have", dt)
+			blocks.Refuse("%s, which the device does not have", dt)
 		}
 		return w.intType(64)
 	case dt.IsInt():
 		return w.intType(32)
 	}
-	refuse("elements of %s", dt)
+	blocks.Refuse("elements of %s", dt)
 	return 0
 }
 
@@ -107,10 +93,10 @@ func (w *writer) stores(storage, arithmetic string) bool {
 	return w.machine.Has(storage) && (w.int64s() || w.machine.Has(arithmetic))
 }
 
-// load reads the element at an offset in elements.
-func (w *writer) load(m *memory, offset sym.Expr) id {
-	if m.variable != 0 {
-		return w.loadVariable(m, w.integer(offset))
+// Load reads the element at an offset in elements.
+func (w *writer) Load(m *memory, offset sym.Expr) id {
+	if m.Variable != 0 {
+		return w.loadVariable(m, w.kernel.Integer(offset))
 	}
 	return w.loadAt(m, w.elementOf(m, offset))
 }
@@ -123,23 +109,23 @@ type element struct {
 
 // elementOf locates the element at an offset in elements.
 func (w *writer) elementOf(m *memory, offset sym.Expr) element {
-	bits, stored := m.dt.Bits(), w.bitsStored(m.dt)
+	bits, stored := m.DType.Bits(), w.bitsStored(m.DType)
 	if bits == stored {
-		return element{address: w.address(m.base, w.scaled(offset, int64(bits/8)))}
+		return element{address: w.Address(m.Base, w.kernel.Scaled(offset, int64(bits/8)))}
 	}
 	per := sym.Const(int64(stored / bits))
-	word := w.address(m.base, w.scaled(offset.FloorDiv(per), int64(stored/8)))
-	at := w.product(w.sized(w.integer(offset.Mod(per)), false), w.constant(int64(bits)))
-	return element{word, at.id}
+	word := w.Address(m.Base, w.kernel.Scaled(offset.FloorDiv(per), int64(stored/8)))
+	at := w.kernel.Product(w.kernel.Sized(w.kernel.Integer(offset.Mod(per)), false), w.kernel.Constant(int64(bits)))
+	return element{word, at.ID}
 }
 
 // loadAt reads an element.
 func (w *writer) loadAt(m *memory, e element) id {
-	bits := w.bitsStored(m.dt)
+	bits := w.bitsStored(m.DType)
 	raw := w.rawType(bits)
 	from := w.pointer(raw, e.address)
 	var x id
-	if m.written { // some drivers assume that memory at an address never changes
+	if m.Written { // some drivers assume that memory at an address never changes
 		x = w.op2(opLoad, raw, from, memoryAccessAligned|memoryAccessVolatile, uint32(bits/8))
 	} else {
 		x = w.remembered(computation{op: opLoad, typ: raw, operands: [4]id{from}}, func() id {
@@ -151,24 +137,24 @@ func (w *writer) loadAt(m *memory, e element) id {
 	}
 	if e.shift != 0 {
 		word := w.intType(32)
-		x = w.op(opBitwiseAnd, word, w.op(opShiftRightLogical, word, x, e.shift), w.constant32(1<<m.dt.Bits()-1))
+		x = w.op(opBitwiseAnd, word, w.op(opShiftRightLogical, word, x, e.shift), w.constant32(1<<m.DType.Bits()-1))
 	}
-	return w.decode(m.dt, x)
+	return w.decode(m.DType, x)
 }
 
-// store writes the element at an offset in elements.
-func (w *writer) store(m *memory, offset sym.Expr, x id) {
-	if m.variable != 0 {
-		w.storeVariable(m, w.integer(offset), x)
+// Store writes the element at an offset in elements.
+func (w *writer) Store(m *memory, offset sym.Expr, x id) {
+	if m.Variable != 0 {
+		w.storeVariable(m, w.kernel.Integer(offset), x)
 		return
 	}
 	e := w.elementOf(m, offset)
-	x = w.encode(m.dt, x)
-	bits := w.bitsStored(m.dt)
+	x = w.encode(m.DType, x)
+	bits := w.bitsStored(m.DType)
 	raw := w.rawType(bits)
 	to := w.pointer(raw, e.address)
 	if e.shift != 0 {
-		w.replaceBits(to, e.shift, m.dt.Bits(), x)
+		w.replaceBits(to, e.shift, m.DType.Bits(), x)
 		return
 	}
 	if bits < 32 {
@@ -191,9 +177,9 @@ func (w *writer) replaceBits(to, shift id, bits int, x id) {
 // loadVariable reads an element of a variable.
 func (w *writer) loadVariable(m *memory, at integer) id {
 	typ := w.variableType(m)
-	x := w.op(opLoad, typ, w.element(m.class, m.variable, typ, at.id))
-	if m.class == storageClassWorkgroup {
-		return w.fromShared(m.dt, x)
+	x := w.op(opLoad, typ, w.element(classOf(m), m.Variable, typ, at.ID))
+	if m.Shared {
+		return w.fromShared(m.DType, x)
 	}
 	return x
 }
@@ -201,19 +187,19 @@ func (w *writer) loadVariable(m *memory, at integer) id {
 // storeVariable writes an element of a variable.
 func (w *writer) storeVariable(m *memory, at integer, x id) {
 	typ := w.variableType(m)
-	if m.class == storageClassWorkgroup {
-		x = w.toShared(m.dt, x)
+	if m.Shared {
+		x = w.toShared(m.DType, x)
 	}
-	w.do(opStore, uint32(w.element(m.class, m.variable, typ, at.id)), uint32(x))
+	w.do(opStore, uint32(w.element(classOf(m), m.Variable, typ, at.ID)), uint32(x))
 }
 
-// variableType returns the type of a variable's elements: heldType for a thread's own variable, and sharedType for
+// variableType returns the type of a variable's elements: Held for a thread's own variable, and sharedType for
 // shared memory.
 func (w *writer) variableType(m *memory) id {
-	if m.class != storageClassWorkgroup {
-		return w.heldType(m.dt)
+	if !m.Shared {
+		return w.Held(m.DType)
 	}
-	return w.sharedType(m.dt)
+	return w.sharedType(m.DType)
 }
 
 // sharedType returns the type of elements in shared memory: f32, or else integers of SharedBits bits.
@@ -255,4 +241,19 @@ func (w *writer) fromShared(dt dtype.DType, x id) id {
 		x = w.op(opUConvert, w.intType(32), x)
 	}
 	return w.decode(dt, x)
+}
+
+// LoadIf reads the element at an offset if a mask holds, and else the first one.
+func (w *writer) LoadIf(m *memory, offset sym.Expr, mask id) id {
+	if m.Variable != 0 {
+		at := w.kernel.Integer(offset)
+		first := w.kernel.Sized(w.kernel.Constant(0), at.Wide)
+		return w.loadVariable(m, integer{ID: w.Choose(w.IntegerType(at.Wide), mask, at.ID, first.ID), Wide: at.Wide})
+	}
+	at := w.elementOf(m, offset)
+	if at.shift != 0 {
+		at.shift = w.Choose(w.intType(32), mask, at.shift, w.constant32(0))
+	}
+	at.address = w.chooseAddress(mask, at.address, m.Base)
+	return w.loadAt(m, at)
 }

@@ -3,10 +3,12 @@ package spirv
 import (
 	"slices"
 	"strconv"
+
+	"github.com/weirml/weir/internal/codegen/blocks"
 )
 
 // id is the number of an instruction's result; 0 is none.
-type id uint32
+type id = blocks.ID
 
 // module is a SPIR-V module under construction: its sections, in the order of its words.
 type module struct {
@@ -32,8 +34,8 @@ const (
 	version = 0x00010500
 )
 
-// words returns the module's words.
-func (m *module) words() []uint32 {
+// Words returns the module's words.
+func (m *module) Words() []uint32 {
 	out := []uint32{magic, version, 0, uint32(m.last) + 1, 0}
 	for _, c := range m.capabilities {
 		out = appendOp(out, opCapability, c)
@@ -116,6 +118,7 @@ func (m *module) unique(op opcode, typ id, operands ...uint32) id {
 }
 
 func (m *module) voidType() id { return m.global(opTypeVoid, 0) }
+
 func (m *module) boolType() id { return m.global(opTypeBool, 0) }
 
 // intType returns the type of integers with a number of bits. Instructions decide whether they are signed.
@@ -161,8 +164,8 @@ func (m *module) constantPair(low, high uint32) id {
 	return m.global(opConstantComposite, m.pairType(), uint32(m.constant32(low)), uint32(m.constant32(high)))
 }
 
-// constantBool returns a constant of type bool.
-func (m *module) constantBool(b bool) id {
+// Bool returns a constant of type bool.
+func (m *module) Bool(b bool) id {
 	if b {
 		return m.global(opConstantTrue, m.boolType())
 	}

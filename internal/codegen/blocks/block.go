@@ -1,4 +1,4 @@
-package spirv
+package blocks
 
 import (
 	"github.com/weirml/weir/internal/loop"
@@ -11,7 +11,7 @@ import (
 
 // blockThreads returns the number of threads of a nest's blocks: the first extent of threads' own locals, or else as
 // many as the widest Thread loop has iterations.
-func (w *writer) blockThreads(n nest) int64 {
+func (w *Writer) blockThreads(n nest) int64 {
 	most := w.machine.Limits.Invocations
 	w.enterNest(n)
 	own := w.ownLocals(n.body)
@@ -19,7 +19,7 @@ func (w *writer) blockThreads(n nest) int64 {
 		for _, l := range own {
 			threads, fixed := l.Shape[0].Const()
 			if !fixed || threads < 1 || threads > most {
-				refuse("a block of %s threads, of at most %d", l.Shape[0], most)
+				Refuse("a block of %s threads, of at most %d", l.Shape[0], most)
 			}
 			return threads
 		}
@@ -40,7 +40,7 @@ func (w *writer) blockThreads(n nest) int64 {
 }
 
 // ownLocals returns the locals of a block's body outside Thread loops that are not shared: each thread has a slice.
-func (w *writer) ownLocals(body []loop.Stmt) (list []*loop.Local) {
+func (w *Writer) ownLocals(body []loop.Stmt) (list []*loop.Local) {
 	var walk func(body []loop.Stmt)
 	walk = func(body []loop.Stmt) {
 		for _, s := range body {
@@ -48,7 +48,7 @@ func (w *writer) ownLocals(body []loop.Stmt) (list []*loop.Local) {
 			case *loop.Local:
 				if s.Space == loop.Own {
 					if len(s.Shape) == 0 {
-						refuse("a local of a block that has no axes")
+						Refuse("a local of a block that has no axes")
 					}
 					list = append(list, s)
 				}
@@ -67,7 +67,7 @@ func (w *writer) ownLocals(body []loop.Stmt) (list []*loop.Local) {
 }
 
 // threadNests visits the nests of Thread loops of a block's body: loops directly inside one another are one nest.
-func (w *writer) threadNests(body []loop.Stmt, visit func(loops []*loop.For, inside []loop.Stmt)) {
+func (w *Writer) threadNests(body []loop.Stmt, visit func(loops []*loop.For, inside []loop.Stmt)) {
 	for _, s := range body {
 		switch s := s.(type) {
 		case *loop.For:
@@ -103,13 +103,13 @@ func threadLoops(f *loop.For) (loops []*loop.For, body []loop.Stmt) {
 }
 
 // block writes a nest of blocks, and returns the bytes of a block's shared memory.
-func (w *writer) block(n nest, total sym.Expr, threads int64) int64 {
+func (w *Writer) block(n nest, total sym.Expr, threads int64) int64 {
 	w.threads, w.shared = threads, 0
 	w.touched = map[string]bool{}
 	at := w.blockNumber(total)
-	w.when(w.below(at, w.integer(total)), func() {
+	w.When(w.below(at, w.Integer(total)), func() {
 		for i := len(n.loops) - 1; i > 0; i-- {
-			extent := w.integer(n.loops[i].Extent)
+			extent := w.Integer(n.loops[i].Extent)
 			w.bind(n.loops[i].Var, w.remainder(at, extent))
 			at = w.quotient(at, extent)
 		}
@@ -120,7 +120,7 @@ func (w *writer) block(n nest, total sym.Expr, threads int64) int64 {
 }
 
 // together writes the statements that all threads of a block run together.
-func (w *writer) together(body []loop.Stmt) {
+func (w *Writer) together(body []loop.Stmt) {
 	for i, s := range body {
 		switch s := s.(type) {
 		case *loop.Local:
@@ -131,7 +131,7 @@ func (w *writer) together(body []loop.Stmt) {
 				continue
 			}
 			if s.Kind != loop.Serial && s.Kind != loop.Each {
-				refuse("a %s loop in a block", kindWord(s.Kind))
+				Refuse("a %s loop in a block", kindWord(s.Kind))
 			}
 			w.settle()
 			w.serial(s, func() {
@@ -173,40 +173,37 @@ func kindWord(k loop.LoopKind) string {
 }
 
 // blockLocal declares a local of a block: shared memory, or a variable of each thread.
-func (w *writer) blockLocal(l *loop.Local) {
-	m := &memory{dt: l.DType, shape: l.Shape, strides: loop.RowMajor(l.Shape)}
+func (w *Writer) blockLocal(l *loop.Local) {
+	m := &Memory{DType: l.DType, Shape: l.Shape, Strides: loop.RowMajor(l.Shape)}
 	count := elements(l.Shape)
 	if count == 0 {
 		if n, fixed := sym.Product(l.Shape...).Const(); !fixed || n != 0 {
-			refuse("a local of a block, %s%v, of dynamic size", l.DType, l.Shape)
+			Refuse("a local of a block, %s%v, of dynamic size", l.DType, l.Shape)
 		}
 		count = 1
 	}
 	switch {
 	case l.Space == loop.Shared:
-		array := w.arrayType(w.sharedType(l.DType), count)
-		m.variable, m.class = w.unique(opVariable, w.pointerType(storageClassWorkgroup, array), storageClassWorkgroup),
-			storageClassWorkgroup
-		w.uses(m.variable)
+		m.Variable, m.Shared = w.Shared(l.DType, count), true
 		w.shared += count * int64(w.machine.SharedBits(l.DType.Bits())/8)
 	default:
 		if n, fixed := l.Shape[0].Const(); !fixed || n != w.threads {
-			refuse("own memory of %s threads in a block of %d", l.Shape[0], w.threads)
+			Refuse("own memory of %s threads in a block of %d", l.Shape[0], w.threads)
 		}
 		m.thread = true
-		m.variable, m.class = w.body.variable(w.arrayType(w.heldType(l.DType), max(1, count/w.threads))), storageClassFunction
+		m.Variable = w.Private(l.DType, max(1, count/w.threads))
 	}
 	w.memories[l.Name] = m
 }
 
 // spread writes a Thread loop: iterations are dealt to the threads in turn.
-func (w *writer) spread(f *loop.For) {
+func (w *Writer) spread(f *loop.For) {
 	reads, writes := touches(f.Body)
 	w.meet(reads, writes)
 	loops, body := threadLoops(f)
 	if w.reachesOwn(reads, writes) { // the loop's variable is then the thread's number
 		if n, fixed := f.Extent.Const(); !fixed || n != w.threads {
-			refuse("a loop over %s threads, of %d, that accesses threads' own memory", f.Extent, w.threads)
+			Refuse("a loop over %s threads, of %d, that accesses threads' own memory", f.Extent, w.threads)
 		}
 		loops, body = []*loop.For{f}, f.Body
 		w.thread = f.Var
@@ -220,15 +217,15 @@ func (w *writer) spread(f *loop.For) {
 	}
 	w.rangesOf(body)
 	local := w.localThread()
-	do := func(at integer) {
+	do := func(at Integer) {
 		for i := len(loops) - 1; i > 0; i-- {
-			extent := w.integer(loops[i].Extent)
+			extent := w.Integer(loops[i].Extent)
 			w.bind(loops[i].Var, w.remainder(at, extent))
 			at = w.quotient(at, extent)
 		}
 		w.bind(loops[0].Var, at)
 		if perThread := w.allocateLocals(body); !perThread.Equal(sym.Const(0)) {
-			refuse("%s bytes of locals of a thread of a block in the launch's scratch", perThread)
+			Refuse("%s bytes of locals of a thread of a block in the launch's scratch", perThread)
 		}
 		w.statements(body)
 	}
@@ -237,13 +234,13 @@ func (w *writer) spread(f *loop.For) {
 	case fixed && n == w.threads:
 		do(local)
 	case w.most(count) <= w.threads:
-		w.when(w.below(local, w.integer(count)), func() { do(local) }, nil)
+		w.When(w.below(local, w.Integer(count)), func() { do(local) }, nil)
 	case fixed && n%w.threads == 0 && n/w.threads <= mostCopies:
 		for i := range n / w.threads {
-			do(w.sum(local, w.constant(i*w.threads)))
+			do(w.sum(local, w.Constant(i*w.threads)))
 		}
 	default:
-		w.stride(local, w.integer(count), w.constant(w.threads), most.CeilDiv(sym.Const(w.threads)), do)
+		w.stride(local, w.Integer(count), w.Constant(w.threads), most.CeilDiv(sym.Const(w.threads)), do)
 	}
 }
 
@@ -251,7 +248,7 @@ func (w *writer) spread(f *loop.For) {
 const mostCopies = 8
 
 // reachesOwn reports whether one of the named buffers is threads' own memory.
-func (w *writer) reachesOwn(sets ...map[string]bool) bool {
+func (w *Writer) reachesOwn(sets ...map[string]bool) bool {
 	for _, set := range sets {
 		for name := range set {
 			if m := w.memories[name]; m != nil && m.thread {
@@ -264,7 +261,7 @@ func (w *writer) reachesOwn(sets ...map[string]bool) bool {
 
 // meet writes a barrier before a loop that reads memory that was written since the last barrier, or writes memory that
 // was touched since. It notes the buffers that the loop reads and writes.
-func (w *writer) meet(reads, writes map[string]bool) {
+func (w *Writer) meet(reads, writes map[string]bool) {
 	clash := false
 	for name := range reads {
 		clash = clash || w.shares(name) && w.touched[name]
@@ -274,7 +271,7 @@ func (w *writer) meet(reads, writes map[string]bool) {
 		clash = clash || w.shares(name) && read
 	}
 	if clash {
-		w.barrier()
+		w.Barrier()
 		w.touched = map[string]bool{}
 	}
 	for name := range reads {
@@ -287,10 +284,10 @@ func (w *writer) meet(reads, writes map[string]bool) {
 
 // settle writes a barrier if memory that threads share was touched since the last one. It is needed around a body that
 // may run any number of times.
-func (w *writer) settle() {
+func (w *Writer) settle() {
 	for name := range w.touched {
 		if w.shares(name) {
-			w.barrier()
+			w.Barrier()
 			break
 		}
 	}
@@ -299,9 +296,9 @@ func (w *writer) settle() {
 
 // shares reports whether one thread may see what another writes to a buffer: it is shared memory, or memory at an
 // address that the kernel writes.
-func (w *writer) shares(name string) bool {
+func (w *Writer) shares(name string) bool {
 	m := w.memories[name]
-	return m == nil || m.class == storageClassWorkgroup || m.variable == 0 && m.written
+	return m == nil || m.Shared || m.Variable == 0 && m.Written
 }
 
 // touches returns the buffers that statements read and write, without locals that they declare.

@@ -1,4 +1,4 @@
-package spirv
+package blocks
 
 import (
 	"github.com/weirml/weir/internal/diag"
@@ -14,31 +14,31 @@ const commonSize = 64
 
 // limitIterations refuses a kernel whose loops have more than most iterations, always or for dimensions of a common
 // size. If the number is dynamic, it keeps the formula for launches.
-func (k *kernel) limitIterations(w *writer, most int64) (err error) {
+func (k *kernel) limitIterations(w *Writer, most int64) (err error) {
 	if most == 0 {
 		return nil
 	}
 	n := w.longest
 	low, _ := w.ranges.Of(n)
 	if low.Min > most {
-		refuse("loops of %d iterations, and the driver runs at most %d", low.Min, most)
+		Refuse("loops of %d iterations, and the driver runs at most %d", low.Min, most)
 	}
 	if low.Max <= most {
 		return nil
 	}
 	k.most = most
 	if k.iterations, err = n.Compile(k.loop.Dims); err != nil {
-		return diag.Internalf("spirv: kernel @%s: %v", k.loop.Name, err)
+		return diag.Internalf("code of kernel @%s: %v", k.loop.Name, err)
 	}
 	common := w.commonDims()
 	if n, err := k.eval(k.iterations, common); err == nil && n > most {
-		refuse("loops of %d iterations for dimensions %v, and the driver runs at most %d", n, common, most)
+		Refuse("loops of %d iterations for dimensions %v, and the driver runs at most %d", n, common, most)
 	}
 	return nil
 }
 
 // commonDims returns dimensions of a common size.
-func (w *writer) commonDims() []int64 {
+func (w *Writer) commonDims() []int64 {
 	common := make([]int64, len(w.kernel.Dims))
 	for i, name := range w.kernel.Dims {
 		r, _ := w.ranges.Of(sym.Var(name))
@@ -58,9 +58,9 @@ func (k *kernel) fewEnough(dims []int64) error {
 	return err
 }
 
-// counted writes a loop by calling write, and adds its number of iterations, with those of the loops inside, to the
+// Counted writes a loop by calling write, and adds its number of iterations, with those of the loops inside, to the
 // thread's.
-func (w *writer) counted(iterations sym.Expr, write func()) {
+func (w *Writer) Counted(iterations sym.Expr, write func()) {
 	before := w.taken
 	w.taken = sym.Const(0)
 	write()
@@ -68,7 +68,7 @@ func (w *writer) counted(iterations sym.Expr, write func()) {
 }
 
 // overAll returns an upper bound, over dimensions only, of an extent that may depend on loop variables.
-func (w *writer) overAll(e sym.Expr) sym.Expr {
+func (w *Writer) overAll(e sym.Expr) sym.Expr {
 	if w.overDims(e) {
 		return e.Max(sym.Const(0))
 	}
@@ -80,7 +80,7 @@ func (w *writer) overAll(e sym.Expr) sym.Expr {
 
 // extreme returns a bound, over dimensions only, of an integer for all values of the loop variables in it: an upper
 // bound if up, or else a lower bound. ok is false if it finds none.
-func (w *writer) extreme(e sym.Expr, up bool) (sym.Expr, bool) {
+func (w *Writer) extreme(e sym.Expr, up bool) (sym.Expr, bool) {
 	if w.overDims(e) {
 		return e, true
 	}
@@ -105,7 +105,7 @@ func (w *writer) extreme(e sym.Expr, up bool) (sym.Expr, bool) {
 }
 
 // extremeFactor is extreme for a factor.
-func (w *writer) extremeFactor(f sym.Factor, up bool) (sym.Expr, bool) {
+func (w *Writer) extremeFactor(f sym.Factor, up bool) (sym.Expr, bool) {
 	var args []sym.Expr
 	for i, arg := range f.Args {
 		if i == 1 && (f.Kind == sym.FloorQuotient || f.Kind == sym.CeilQuotient || f.Kind == sym.Remainder) {
@@ -151,7 +151,7 @@ func (w *writer) extremeFactor(f sym.Factor, up bool) (sym.Expr, bool) {
 }
 
 // extremeName is extreme for a dimension or a loop variable.
-func (w *writer) extremeName(name sym.Name, up bool) (sym.Expr, bool) {
+func (w *Writer) extremeName(name sym.Name, up bool) (sym.Expr, bool) {
 	if w.overDims(sym.Var(name)) {
 		return sym.Var(name), true
 	}

@@ -1,4 +1,4 @@
-package spirv
+package blocks
 
 import (
 	"math"
@@ -14,7 +14,7 @@ import (
 
 // fits reports whether an integer times a number of bytes, and what is computed on the way to it, fit 32 bits with
 // their signs. On a device without integers of 64 bits they always do, since the kernel's conditions say so.
-func (w *writer) fits(e sym.Expr, bytes int64) bool {
+func (w *Writer) fits(e sym.Expr, bytes int64) bool {
 	if _, size := w.ranges.Of(e); size <= mostNarrow/max(bytes, 1) {
 		return true
 	}
@@ -23,7 +23,7 @@ func (w *writer) fits(e sym.Expr, bytes int64) bool {
 	}
 	most, ok := w.magnitude(e)
 	if !ok {
-		refuse("%s may not fit the device's integers of 32 bits", e)
+		Refuse("%s may not fit the device's integers of 32 bits", e)
 	}
 	most = most.Mul(sym.Const(max(bytes, 1)))
 	if !slices.ContainsFunc(w.narrow, most.Equal) {
@@ -34,7 +34,7 @@ func (w *writer) fits(e sym.Expr, bytes int64) bool {
 
 // magnitude returns a bound, over dimensions only, of the magnitude of an integer and of what is computed on the way to
 // it. ok is false if it finds none.
-func (w *writer) magnitude(e sym.Expr) (most sym.Expr, ok bool) {
+func (w *Writer) magnitude(e sym.Expr) (most sym.Expr, ok bool) {
 	constant, terms := e.Terms()
 	if constant == math.MinInt64 {
 		return e, false
@@ -58,7 +58,7 @@ func (w *writer) magnitude(e sym.Expr) (most sym.Expr, ok bool) {
 }
 
 // magnitudeOf is magnitude for a factor.
-func (w *writer) magnitudeOf(f sym.Factor) (sym.Expr, bool) {
+func (w *Writer) magnitudeOf(f sym.Factor) (sym.Expr, bool) {
 	if f.Kind == sym.Variable {
 		low, _ := w.ranges.Of(sym.Var(f.Name))
 		most, ok := w.extremeName(f.Name, true)
@@ -88,7 +88,7 @@ func (w *writer) magnitudeOf(f sym.Factor) (sym.Expr, bool) {
 
 // conditions returns the conditions that the kernel's integers fit 32 bits: those that no other implies. It refuses a
 // kernel whose integers do not fit for dimensions of a common size.
-func (w *writer) conditions() (list []sym.Cond) {
+func (w *Writer) conditions() (list []sym.Cond) {
 	common := w.commonDims()
 	for i, most := range w.narrow {
 		n, err := most.Eval(func(name sym.Name) (int64, bool) {
@@ -96,7 +96,7 @@ func (w *writer) conditions() (list []sym.Cond) {
 			return common[max(at, 0)], at >= 0
 		})
 		if err != nil || n > mostNarrow {
-			refuse("%s may not fit the device's integers of 32 bits", most)
+			Refuse("%s may not fit the device's integers of 32 bits", most)
 		}
 		if !slices.ContainsFunc(w.narrow[i+1:], func(x sym.Expr) bool { return w.dims.LE(most, x) == sym.Yes }) &&
 			!slices.ContainsFunc(list, func(c sym.Cond) bool { return w.dims.LE(most, c.A) == sym.Yes }) {
