@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/weirml/weir/internal/codegen/amd64"
+	"github.com/weirml/weir/internal/codegen/arm64"
 	"github.com/weirml/weir/internal/codegen/portable"
 	"github.com/weirml/weir/internal/codegen/reference"
 	"github.com/weirml/weir/internal/codegen/spirv"
@@ -47,7 +48,8 @@ func Machine(cpu string, threads int, cross bool) (target.Machine, error) {
 	if cpu == "" || cpu == target.Native {
 		return target.Portable(threads), nil
 	}
-	return m, diag.Unsupportedf("machine code for %s", cpu).WithFix("--cpu portable works everywhere")
+	return m, diag.Unsupportedf("machine code for %s, since there is no generator of it for %s", cpu, m.Arch).
+		WithFix("--cpu portable works everywhere")
 }
 
 // Processor describes this machine and the level that programs are compiled for.
@@ -74,6 +76,9 @@ func Here() Processor {
 		}
 	} else if best := target.Host(1); best.Name != m.Name {
 		p.Why = "there is no generator of code for " + best.CPU
+		if err := arm64.Try(); err != nil {
+			p.Why += ", which would not run: " + err.Error()
+		}
 	}
 	missing := target.Missing()
 	for _, level := range target.Levels() {
@@ -261,10 +266,11 @@ func trusted(m target.Machine, o Options) (target.Machine, error) {
 		return m, diag.Unsupportedf("an artefact for %q, %q", m.Name, m.CPU).WithFix("compile the model again with this weir")
 	}
 	if missing := known.Lacks(); len(missing) > 0 && !o.Portable {
+		best, _ := Machine("", 1, false)
 		return m, diag.Unsupportedf("an artefact for %s: this processor (%s) has no %s", m.CPU, target.Description(),
 			strings.Join(missing, ", ")).
 			WithFix("weir compile MODEL --cpu %s makes one for this processor; --cpu portable runs this one, more slowly",
-				target.Host(1).CPU)
+				best.CPU)
 	}
 	return known, nil
 }

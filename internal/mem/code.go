@@ -10,8 +10,8 @@ import (
 )
 
 // MapCode returns a block of kind Code that holds the given machine code and may be executed and read, never written.
-// Its pages are written while they are writable and not executable, and executable only from then on. Its logical size
-// is the code's.
+// Its pages are written while they are writable and not executable, and executable only from then on. Processors that
+// fetch instructions past their caches of data are told of the new ones before that. Its logical size is the code's.
 //
 // If the system has no such pages, or refuses them, as hardened systems do, the error is an ErrUnsupported whose cause
 // is a *Refusal: the caller does without machine code. A lack of memory is an ErrMemory, as in Map.
@@ -23,8 +23,7 @@ func MapCode(label string, code []byte) (*Block, error) {
 	switch {
 	case refuseCode.Load():
 		return nil, notExecutable(b, errInjected)
-	// other processors need a call that drops instructions fetched from there before
-	case !outsideHeap || runtime.GOARCH != "amd64":
+	case !executable:
 		return nil, notExecutable(b, errors.ErrUnsupported)
 	case Failing(Pages):
 		return nil, refusal(b, errInjected)
@@ -37,13 +36,21 @@ func MapCode(label string, code []byte) (*Block, error) {
 	}
 	defer unclaim(roundUp(int64(len(code))))
 	copy(system.pages, code)
-	if err := refusedOr(Access, func() error { return system.protect(readExecute) }); err != nil {
+	if err := refusedOr(Access, func() error {
+		if err := fetchable(system.pages[:len(code)]); err != nil {
+			return err
+		}
+		return system.protect(readExecute)
+	}); err != nil {
 		return nil, notExecutable(b, errors.Join(err, system.release()))
 	}
 	b.adopt(system)
 	enter(b)
 	return b, nil
 }
+
+// executable is true if the system may have executable pages, and fetchable is written for the processor.
+const executable = outsideHeap && (runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64")
 
 // refuseCode makes MapCode fail as if the system refused executable pages.
 var refuseCode atomic.Bool

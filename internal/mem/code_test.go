@@ -12,9 +12,6 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// executable is true if MapCode should work on this system.
-const executable = outsideHeap && runtime.GOARCH == "amd64"
-
 // TestMapCode: code of several sizes is readable and executable, not writable, and counted in the ledger and the
 // kernel.
 func TestMapCode(t *testing.T) {
