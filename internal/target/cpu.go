@@ -13,6 +13,7 @@ import (
 const (
 	PortableName = "portable" // code in Go, for any processor
 	AMD64Name    = "amd64"    // machine code
+	ARM64Name    = "arm64"    // machine code, by its levels; there is no generator of it
 )
 
 // Native is the name by which a user chooses the host's highest level.
@@ -20,6 +21,7 @@ const Native = "native"
 
 // level is a set of features for which code is generated, as a number of processors have them.
 type level struct {
+	arch      string   // GOARCH, and the machine's name
 	name      string   // by which the user chooses it
 	after     string   // the level whose features it includes; "" for the first
 	needs     []string // its other features
@@ -30,18 +32,23 @@ type level struct {
 	amd       Tile // the tile for processors by AMD
 }
 
-// levels are the levels of amd64, better ones later. Their tiles are the fastest on processors with two units for
-// products: sums fill all but a few registers.
+// levels are the levels of each architecture, better ones later. Their tiles are the fastest on processors with two
+// units for products: sums fill all but a few registers.
 var levels = []level{
-	{"avx2", "", []string{"avx2", "bmi1", "bmi2", "f16c", "fma", "lzcnt", "popcnt"}, 32, 16, Dot{Bytes: 2}, Tile{6, 16},
-		Tile{6, 16}},
-	{"avxvnni", "avx2", []string{"avxvnni"}, 32, 16, Dot{Bytes: 4}, Tile{6, 16}, Tile{6, 16}},
-	{"avx512", "avx2", []string{"avx512bw", "avx512dq", "avx512f", "avx512vl"}, 64, 32, Dot{Bytes: 2}, Tile{14, 32},
+	{"amd64", "avx2", "", []string{"avx2", "bmi1", "bmi2", "f16c", "fma", "lzcnt", "popcnt"}, 32, 16, Dot{Bytes: 2},
+		Tile{6, 16}, Tile{6, 16}},
+	{"amd64", "avxvnni", "avx2", []string{"avxvnni"}, 32, 16, Dot{Bytes: 4}, Tile{6, 16}, Tile{6, 16}},
+	{"amd64", "avx512", "avx2", []string{"avx512bw", "avx512dq", "avx512f", "avx512vl"}, 64, 32, Dot{Bytes: 2},
+		Tile{14, 32}, Tile{8, 48}},
+	{"amd64", "avx512vnni", "avx512", []string{"avx512vnni"}, 64, 32, Dot{Bytes: 4}, Tile{14, 32}, Tile{8, 48}},
+	{"amd64", "avx512bf16", "avx512vnni", []string{"avx512bf16"}, 64, 32, Dot{Bytes: 4, BF16: 2}, Tile{14, 32},
 		Tile{8, 48}},
-	{"avx512vnni", "avx512", []string{"avx512vnni"}, 64, 32, Dot{Bytes: 4}, Tile{14, 32}, Tile{8, 48}},
-	{"avx512bf16", "avx512vnni", []string{"avx512bf16"}, 64, 32, Dot{Bytes: 4, BF16: 2}, Tile{14, 32}, Tile{8, 48}},
-	{"avx512amx", "avx512bf16", []string{"amxbf16", "amxint8", "amxtile"}, 64, 32, Dot{Bytes: 4, BF16: 2}, Tile{14, 32},
-		Tile{8, 48}},
+	{"amd64", "avx512amx", "avx512bf16", []string{"amxbf16", "amxint8", "amxtile"}, 64, 32, Dot{Bytes: 4, BF16: 2},
+		Tile{14, 32}, Tile{8, 48}},
+	{"arm64", "neon", "", []string{"neon"}, 16, 32, Dot{}, Tile{8, 12}, Tile{8, 12}},
+	{"arm64", "dotprod", "neon", []string{"dotprod"}, 16, 32, Dot{Bytes: 4}, Tile{8, 12}, Tile{8, 12}},
+	{"arm64", "i8mm", "dotprod", []string{"i8mm"}, 16, 32, Dot{Bytes: 4}, Tile{8, 12}, Tile{8, 12}},
+	{"arm64", "bf16", "i8mm", []string{"bf16"}, 16, 32, Dot{Bytes: 4, BF16: 2}, Tile{8, 12}, Tile{8, 12}},
 }
 
 // Levels returns the names that Select takes, the lowest level first.
@@ -70,7 +77,7 @@ func limits(cache [3]int64, registers int) Limits {
 // Host returns the machine on which the process runs, at its highest level.
 func Host(threads int) Machine {
 	for i := len(levels) - 1; i >= 0; i-- {
-		if len(lacks(levels[i].name, host.Features)) == 0 {
+		if levels[i].arch == host.Arch && len(lacks(levels[i].name, host.Features)) == 0 {
 			m := levels[i].machine(threads)
 			m.Features = slices.Clone(host.Features)
 			return m
@@ -90,9 +97,12 @@ func Select(cpu string, threads int) (Machine, error) {
 		return Machine{}, err
 	}
 	if missing := m.Lacks(); len(missing) > 0 {
+		fix := "--cpu portable works everywhere"
+		if host.Arch == "amd64" {
+			fix = "--cpu native chooses its best level: " + Host(threads).CPU
+		}
 		return Machine{}, diag.Unsupportedf("code for %s: this processor (%s) has no %s", cpu, Description(),
-			strings.Join(missing, ", ")).
-			WithFix("--cpu native chooses its best level: %s", Host(threads).CPU)
+			strings.Join(missing, ", ")).WithFix("%s", fix)
 	}
 	return m, nil
 }
@@ -132,7 +142,7 @@ func Assumed(cpu string, threads int) (Machine, error) {
 // is false if there is no such machine.
 func (m Machine) Known() (known Machine, ok bool) {
 	for _, l := range levels {
-		if m.Name == AMD64Name && m.CPU == l.name && (m.Tile == l.tile || m.Tile == l.amd) && m.Threads >= 1 {
+		if m.Name == l.arch && m.CPU == l.name && (m.Tile == l.tile || m.Tile == l.amd) && m.Threads >= 1 {
 			known = l.machine(m.Threads)
 			known.Tile = m.Tile
 			known.Dot.BF16 = min(known.Dot.BF16, max(m.Dot.BF16, 0))
@@ -144,7 +154,7 @@ func (m Machine) Known() (known Machine, ok bool) {
 
 // machine returns a machine with exactly the level's features.
 func (l *level) machine(threads int) Machine {
-	m := Machine{Name: AMD64Name, Arch: "amd64", CPU: l.name, Features: needs(l.name), VectorBytes: l.bytes, Dot: l.dot,
+	m := Machine{Name: l.arch, Arch: l.arch, CPU: l.name, Features: needs(l.name), VectorBytes: l.bytes, Dot: l.dot,
 		Tile: l.tile, Threads: threads, Limits: limits(host.Cache, l.registers)}
 	if host.Vendor == amd {
 		m.Tile = l.amd
@@ -195,7 +205,7 @@ func (m Machine) BF16Speed() float64 {
 // Lacks returns the features that code for the machine needs and the host does not have, sorted; or the architecture,
 // if the host has another.
 func (m Machine) Lacks() []string {
-	if m.Name == AMD64Name && host.Arch != "amd64" {
+	if (m.Name == AMD64Name || m.Name == ARM64Name) && host.Arch != m.Arch {
 		return []string{m.Arch}
 	}
 	return lacks(m.CPU, host.Features)
@@ -221,11 +231,11 @@ var host = detect()
 // Features returns the features of the host that code could use, sorted.
 func Features() []string { return slices.Clone(host.Features) }
 
-// Missing returns the features that the host lacks, for each level that it does not have.
+// Missing returns the features that the host lacks, for each level of its architecture that it does not have.
 func Missing() map[string][]string {
 	all := map[string][]string{}
 	for _, l := range levels {
-		if missing := l.machine(1).Lacks(); len(missing) > 0 {
+		if missing := l.machine(1).Lacks(); l.arch == host.Arch && len(missing) > 0 {
 			all[l.name] = missing
 		}
 	}

@@ -2,6 +2,7 @@ package target
 
 import (
 	"errors"
+	"os"
 	"reflect"
 	"runtime"
 	"slices"
@@ -26,6 +27,26 @@ func TestHost(t *testing.T) {
 	}
 	if runtime.GOARCH == "amd64" && host.Vendor == "" {
 		t.Error("the processor has no vendor")
+	}
+	if runtime.GOARCH == "arm64" && !slices.Contains(host.Features, "neon") {
+		t.Errorf("the processor has the features %v", host.Features)
+	}
+	for name, lacks := range Missing() {
+		if i := slices.IndexFunc(levels, func(l level) bool { return l.name == name }); levels[i].arch != runtime.GOARCH ||
+			len(lacks) == 0 {
+			t.Errorf("%s, of %s, lacks %v", name, levels[i].arch, lacks)
+		}
+	}
+}
+
+// TestEmulated: the host has the features that are expected of an emulated processor.
+func TestEmulated(t *testing.T) {
+	want, ok := os.LookupEnv("WEIR_EXPECTED_FEATURES")
+	if !ok {
+		t.Skip("WEIR_EXPECTED_FEATURES is not set: make arm64 sets it for the processors that it emulates")
+	}
+	if have := strings.Join(Features(), " "); have != want {
+		t.Errorf("the processor has the features %q, want %q", have, want)
 	}
 }
 
@@ -61,6 +82,16 @@ func TestSelect(t *testing.T) {
 			diag.ErrUnsupported, Tile{}, 0},
 		{"arm64", "", nil, "native", "portable", nil, Tile{}, 16},
 		{"arm64", "", nil, "avx2", "no amd64", diag.ErrUnsupported, Tile{}, 0},
+		{"arm64", "", needs("neon"), "native", "neon", nil, Tile{8, 12}, 16},
+		{"arm64", "", needs("dotprod"), "native", "dotprod", nil, Tile{8, 12}, 16},
+		{"arm64", "", needs("bf16"), "native", "bf16", nil, Tile{8, 12}, 16},
+		{"arm64", "", needs("bf16"), "dotprod", "dotprod", nil, Tile{8, 12}, 16},
+		{"arm64", "", append(needs("dotprod"), "bf16", "fp16"), "native", "dotprod", nil, Tile{8, 12}, 16},
+		{"arm64", "", needs("dotprod"), "bf16", "no bf16, i8mm", diag.ErrUnsupported, Tile{}, 0},
+		{"arm64", "", needs("bf16"), "portable", "portable", nil, Tile{}, 16},
+		{"arm64", "", needs("bf16"), "avx512", "no amd64", diag.ErrUnsupported, Tile{}, 0},
+		{"amd64", "GenuineIntel", both, "neon", "no arm64", diag.ErrUnsupported, Tile{}, 0},
+		{"amd64", amd, nil, "bf16", "no arm64", diag.ErrUnsupported, Tile{}, 0},
 		{"amd64", amd, needs("avx512vnni"), "native", "avx512vnni", nil, Tile{8, 48}, 64},
 		{"amd64", amd, needs("avx512vnni"), "avx512", "avx512", nil, Tile{8, 48}, 64},
 		{"amd64", amd, needs("avx512bf16"), "native", "avx512bf16", nil, Tile{8, 48}, 64},
