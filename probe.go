@@ -7,7 +7,7 @@ import (
 
 // Roofline is the measured limits of this machine, of arithmetic and of memory, to compare a program's speed with.
 type Roofline struct {
-	CPU     string     `json:"cpu"` // the level of instructions: "avx512", "avx2", or "portable"
+	CPU     string     `json:"cpu"` // the level of instructions: "avx512", "avx2", "neon", or "portable"
 	Threads int        `json:"threads"`
 	Core    float64    `json:"core_gflops"` // f32 multiply-adds in registers, GFLOP/s, on one core
 	All     float64    `json:"all_gflops"`  // the same on Threads threads

@@ -1,9 +1,10 @@
 // Package probe measures what the machine can do at this moment: multiply-add arithmetic in registers, and reading from
 // each level of memory. Speeds are reported as fractions of these.
 //
-// On amd64 the measured loops are in assembly, with AVX-512 or AVX2 and FMA. Elsewhere, and if the processor has
-// neither, they are Go code, which shows the speed of such code and not the machine's limits. A probe takes the best of
-// several short windows, so that other work on the machine matters little, and takes at most 100 ms.
+// On amd64 and arm64 the measured loops are in assembly, with AVX-512, or AVX2 and FMA, or NEON. Elsewhere, and if the
+// processor has none of them, they are Go code, which shows the speed of such code and not the machine's limits. A
+// probe takes the best of several short windows, so that other work on the machine matters little, and takes at most
+// 100 ms.
 package probe
 
 import (
@@ -20,7 +21,7 @@ import (
 
 // Kind says which instructions a probe measures.
 type Kind struct {
-	Name string   // "avx512", "avx2", "portable": as target names what code needs
+	Name string   // "avx512", "avx2", "neon", "portable": as target names what code needs
 	more []string // the names in target of levels that compute floats with the same instructions
 
 	arithmetic func(rounds int64)

@@ -3,10 +3,12 @@ package probe
 import (
 	"errors"
 	"runtime"
+	"slices"
 	"testing"
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/mem"
+	"github.com/weirml/weir/internal/target"
 )
 
 // TestProbe fails for figures that no machine has: if the probe measured nothing, or the compiler removed its work.
@@ -47,6 +49,25 @@ func TestRefused(t *testing.T) {
 	}
 	if now := mem.Usage(); now.Current != before.Current || now.Blocks != before.Blocks {
 		t.Errorf("there is %+v, there was %+v", now, before)
+	}
+}
+
+// TestLevels: each level of an architecture has the kind of its floats, and a kind's name is also its level's.
+func TestLevels(t *testing.T) {
+	for _, k := range kinds() {
+		for _, name := range append(k.more, k.Name) {
+			if have, ok := Named(name); !ok || have.Name != k.Name {
+				t.Errorf("%s is measured as %q", name, have.Name)
+			}
+			if !slices.Contains(target.Levels(), name) {
+				t.Errorf("there is no level %s", name)
+			}
+		}
+	}
+	if m := target.Host(1); m.CPU != target.PortableName {
+		if _, ok := Named(m.CPU); !ok {
+			t.Errorf("there is no kind for the host's level %s", m.CPU)
+		}
 	}
 }
 
