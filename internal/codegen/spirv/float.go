@@ -32,8 +32,18 @@ func (w *writer) floatBits(dt dtype.DType) floatBits {
 }
 
 // bits returns the bits of a float, and back the float of bits.
-func (f floatBits) bits(x id) id { return f.op(opBitcast, f.word, x) }
-func (f floatBits) back(x id) id { return f.op(opBitcast, f.float, x) }
+func (f floatBits) bits(x id) id {
+	if bits, ok := f.words[x]; ok {
+		return bits
+	}
+	return f.op(opBitcast, f.word, x)
+}
+
+func (f floatBits) back(bits id) id {
+	x := f.op(opBitcast, f.float, bits)
+	f.words[x] = bits
+	return x
+}
 
 // number returns a constant word.
 func (f floatBits) number(v uint64) id {

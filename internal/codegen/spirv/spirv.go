@@ -28,7 +28,7 @@ func Refuses(k *loop.Kernel, m *loop.Module, machine target.Machine) (conditions
 // language returns the function that makes a writer of SPIR-V for a kernel.
 func language(machine target.Machine) func(*blocks.Writer) blocks.Language {
 	return func(kernel *blocks.Writer) blocks.Language {
-		w := &writer{module: newModule(), kernel: kernel, machine: machine, numbers: map[id]float64{}}
+		w := &writer{module: newModule(), kernel: kernel, machine: machine, numbers: map[id]float64{}, words: map[id]id{}}
 		w.capability(capabilityShader, capabilityPhysicalStorageBufferAddresses)
 		w.extension("SPV_KHR_physical_storage_buffer")
 		w.float32Modes()

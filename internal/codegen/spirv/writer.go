@@ -13,6 +13,7 @@ type writer struct {
 	kernel    *blocks.Writer
 	machine   target.Machine
 	numbers   map[id]float64 // values of floats that are constants
+	words     map[id]id      // of floats that back made: their bits
 	modes     []uint32       // execution modes that take the width of floats
 	arguments id             // the address of the argument block
 }
