@@ -102,11 +102,13 @@ var rooms = []Room{
 	// The allocator knows a machine by an interface.
 	{Floor: 6, Name: "codegen/regalloc", Purpose: "the registers of a routine, on every machine with registers",
 		May: []string{}},
+	// Lanes know a machine by an interface. Kernels without machine code are compiled by codegen/portable.
+	{Floor: 6, Name: "codegen/lanes", Purpose: "kernels in lanes of vectors, for every machine with vector registers",
+		May: []string{"loop", "target", "mem", "codegen/portable", "codegen/regalloc"}},
 	{Floor: 6, Name: "codegen/portable", Purpose: "plain Go, for every processor",
 		May: []string{"loop", "target", "mem"}},
-	// Kernels without machine code are compiled by codegen/portable.
-	{Floor: 6, Name: "codegen/amd64", Purpose: "machine code",
-		May: []string{"loop", "target", "mem", "codegen/portable", "codegen/mathematics", "codegen/regalloc"}},
+	{Floor: 6, Name: "codegen/amd64", Purpose: "machine code for amd64",
+		May: []string{"loop", "target", "mem", "codegen/lanes", "codegen/mathematics", "codegen/regalloc"}},
 	{Floor: 6, Name: "codegen/amd64/emulatetest", Purpose: "emitted code in an emulated processor, for tests",
 		May:     []string{"codegen/amd64"},
 		Modules: []string{"os/exec"}},

@@ -122,6 +122,9 @@ func (i *isa) Fold(in *asm.Inst, place func(r asm.Reg) (at asm.Mem, ok bool)) {
 	}
 	for n := len(in.Args) - 1; n >= 0; n-- {
 		r := in.Args[n]
+		if !r.Virtual() {
+			continue
+		}
 		at, spilled := place(r)
 		if !spilled || count(in, r) > 1 || !i.foldable(in, n) {
 			continue

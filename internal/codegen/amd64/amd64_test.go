@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/weirml/weir/internal/codegen/kerneltest"
+	"github.com/weirml/weir/internal/codegen/lanes"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/target"
 )
@@ -138,7 +139,7 @@ func TestLanes(t *testing.T) {
 			code, err := compile(m, machine)
 			if err == nil && h.Machine.VectorBytes == 64 {
 				for _, k := range code.Kernels {
-					if slower := k.(*kernel).slower; len(slower) > 0 {
+					if slower := k.(*lanes.Kernel).Slower; len(slower) > 0 {
 						t.Error(slower)
 					}
 				}

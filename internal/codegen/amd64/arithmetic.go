@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
+	"github.com/weirml/weir/internal/codegen/lanes"
 	"github.com/weirml/weir/internal/codegen/mathematics"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
@@ -20,84 +21,84 @@ func (b *builder) longs(list []int64) asm.Reg {
 }
 
 // unary emits a function of one operand; it refuses types that the function does not accept.
-func (e *emitter) unary(x *loop.Unary) value {
-	v := e.value(x.X)
-	dt := v.dtype
-	switch v.kind() {
-	case flags:
+func (e *machine) unary(x *loop.Unary) lanes.Value {
+	v := e.Value(x.X)
+	dt := v.DType
+	switch v.Kind() {
+	case lanes.Flags:
 		if x.Op == loop.Not {
-			return value{dtype: dt, uniform: v.uniform, lo: e.maskNot(v.lo)}
+			return lanes.Value{DType: dt, Uniform: v.Uniform, Lo: e.maskNot(v.Lo)}
 		}
-	case floats:
+	case lanes.Floats:
 		return e.unaryFloat(x.Op, v)
-	case doubles:
+	case lanes.Doubles:
 		return e.unaryDouble(x.Op, v)
-	case integers, longs:
+	case lanes.Integers, lanes.Longs:
 		return e.unaryInteger(x.Op, v)
 	}
-	refuse("%s of %s", x.Op, dt)
-	return value{}
+	lanes.Refuse("%s of %s", x.Op, dt)
+	return lanes.Value{}
 }
 
 // unaryFloat emits a function of floats that are computed as f32, and rounds the result to the type.
-func (e *emitter) unaryFloat(op loop.UnaryOp, v value) value {
-	r := value{dtype: v.dtype, uniform: v.uniform}
-	x := v.lo
+func (e *machine) unaryFloat(op loop.UnaryOp, v lanes.Value) lanes.Value {
+	r := lanes.Value{DType: v.DType, Uniform: v.Uniform}
+	x := v.Lo
 	switch op {
 	case loop.Neg:
-		r.lo = e.xor(x, e.repeated32(1<<31))
+		r.Lo = e.xor(x, e.repeated32(1<<31))
 		return e.settleCoded(r, true)
 	case loop.Abs:
-		r.lo = e.and(x, e.repeated32(1<<31-1))
+		r.Lo = e.and(x, e.repeated32(1<<31-1))
 		return e.settleCoded(r, true)
 	case loop.Sign:
 		one := e.or(e.and(x, e.repeated32(1<<31)), e.float(1))
-		r.lo = e.selectLanes(e.compare(equal, x, e.float(0)), e.float(0), one)
-		r.lo = e.selectLanes(e.compare(unordered, x, x), x, r.lo)
+		r.Lo = e.selectLanes(e.compare(equal, x, e.float(0)), e.float(0), one)
+		r.Lo = e.selectLanes(e.compare(unordered, x, x), x, r.Lo)
 		return r
 	case loop.Floor:
-		r.lo = e.round(x, downward)
+		r.Lo = e.round(x, downward)
 	case loop.Ceil:
-		r.lo = e.round(x, upward)
+		r.Lo = e.round(x, upward)
 	case loop.Round:
-		r.lo = e.round(x, toNearest)
+		r.Lo = e.round(x, toNearest)
 	case loop.Trunc:
-		r.lo = e.round(x, towardZero)
+		r.Lo = e.round(x, towardZero)
 	case loop.Sqrt:
-		r.lo = e.sqrt(x)
+		r.Lo = e.sqrt(x)
 	case loop.Reciprocal:
-		r.lo = e.div(e.float(1), x)
+		r.Lo = e.div(e.float(1), x)
 	case loop.IsNaN:
-		return value{dtype: dtype.Bool, uniform: v.uniform, lo: e.compare(unordered, x, x)}
+		return lanes.Value{DType: dtype.Bool, Uniform: v.Uniform, Lo: e.compare(unordered, x, x)}
 	case loop.IsInf:
-		return value{dtype: dtype.Bool, uniform: v.uniform, lo: e.compare(equal, e.and(x, e.repeated32(1<<31-1)),
+		return lanes.Value{DType: dtype.Bool, Uniform: v.Uniform, Lo: e.compare(equal, e.and(x, e.repeated32(1<<31-1)),
 			e.float(float32(math.Inf(1))))}
 	default:
 		f, ok := functions[op]
 		if !ok {
-			refuse("%s of %s", op, v.dtype)
+			lanes.Refuse("%s of %s", op, v.DType)
 		}
-		r.lo = f(e.builder, x)
+		r.Lo = f(e.builder, x)
 	}
 	return e.settle(r)
 }
 
 // unaryDouble emits a function of f64 lanes.
-func (e *emitter) unaryDouble(op loop.UnaryOp, v value) value {
-	r := value{dtype: v.dtype, uniform: v.uniform}
+func (e *machine) unaryDouble(op loop.UnaryOp, v lanes.Value) lanes.Value {
+	r := lanes.Value{DType: v.DType, Uniform: v.Uniform}
 	sign := uint64(1 << 63)
-	rounding := func(mode int64) value {
+	rounding := func(mode int64) lanes.Value {
 		op := asm.VROUNDPD
 		if e.isa.masks {
 			op = asm.VRNDSCALEPD
 		}
-		return e.each(v, func(x asm.Reg) asm.Reg { return e.twoImm(op, x, mode) })
+		return e.Each(v, func(x asm.Reg) asm.Reg { return e.twoImm(op, x, mode) })
 	}
 	switch op {
 	case loop.Neg:
-		return e.each(v, func(x asm.Reg) asm.Reg { return e.xor(x, e.repeated64(sign)) })
+		return e.Each(v, func(x asm.Reg) asm.Reg { return e.xor(x, e.repeated64(sign)) })
 	case loop.Abs:
-		return e.each(v, func(x asm.Reg) asm.Reg { return e.and(x, e.repeated64(sign-1)) })
+		return e.Each(v, func(x asm.Reg) asm.Reg { return e.and(x, e.repeated64(sign-1)) })
 	case loop.Floor:
 		return rounding(downward)
 	case loop.Ceil:
@@ -107,64 +108,64 @@ func (e *emitter) unaryDouble(op loop.UnaryOp, v value) value {
 	case loop.Trunc:
 		return rounding(towardZero)
 	case loop.Sqrt:
-		return e.each(v, func(x asm.Reg) asm.Reg { return e.two(asm.VSQRTPD, x) })
+		return e.Each(v, func(x asm.Reg) asm.Reg { return e.two(asm.VSQRTPD, x) })
 	case loop.Reciprocal:
-		return e.each(v, func(x asm.Reg) asm.Reg { return e.three(asm.VDIVPD, e.double(1), x) })
+		return e.Each(v, func(x asm.Reg) asm.Reg { return e.three(asm.VDIVPD, e.double(1), x) })
 	case loop.IsNaN:
 		return e.tests(v, v, func(x, y asm.Reg) asm.Reg { return e.compareWith(asm.VCMPPD, int64(unordered), x, y) })
 	case loop.IsInf:
-		size := e.each(v, func(x asm.Reg) asm.Reg { return e.and(x, e.repeated64(sign-1)) })
-		limit := value{dtype: dtype.F64, uniform: true, lo: e.double(math.Inf(1))}
-		limit.hi = limit.lo
+		size := e.Each(v, func(x asm.Reg) asm.Reg { return e.and(x, e.repeated64(sign-1)) })
+		limit := lanes.Value{DType: dtype.F64, Uniform: true, Lo: e.double(math.Inf(1))}
+		limit.Hi = limit.Lo
 		return e.tests(size, limit, func(x, y asm.Reg) asm.Reg { return e.compareWith(asm.VCMPPD, int64(equal), x, y) })
 	}
 	if f, ok := wideFunctions[op]; ok {
-		return e.each(v, func(x asm.Reg) asm.Reg { return f(e.builder, x) })
+		return e.Each(v, func(x asm.Reg) asm.Reg { return f(e.builder, x) })
 	}
-	refuse("%s of %s", op, v.dtype)
+	lanes.Refuse("%s of %s", op, v.DType)
 	return r
 }
 
 // unaryInteger emits a function of integer lanes, which wrap.
-func (e *emitter) unaryInteger(op loop.UnaryOp, v value) value {
+func (e *machine) unaryInteger(op loop.UnaryOp, v lanes.Value) lanes.Value {
 	zero := e.integer32(0)
-	sub, signed := asm.VPSUBD, v.dtype.IsSigned()
-	if v.kind() == longs {
+	sub, signed := asm.VPSUBD, v.DType.IsSigned()
+	if v.Kind() == lanes.Longs {
 		sub = asm.VPSUBQ
 	}
-	negated := func() value {
-		return e.settle(e.each(v, func(x asm.Reg) asm.Reg { return e.three(sub, zero, x) }))
+	negated := func() lanes.Value {
+		return e.settle(e.Each(v, func(x asm.Reg) asm.Reg { return e.three(sub, zero, x) }))
 	}
 	switch op {
 	case loop.Neg:
 		return negated()
 	case loop.BitNot:
-		return e.settle(e.each(v, func(x asm.Reg) asm.Reg { return e.xor(x, e.repeated32(0xffffffff)) }))
+		return e.settle(e.Each(v, func(x asm.Reg) asm.Reg { return e.xor(x, e.repeated32(0xffffffff)) }))
 	case loop.Abs:
 		if !signed {
 			return v
 		}
 		n := negated()
-		return e.choose(e.order(loop.Lt, v, e.same(v.dtype, 0)), n, v)
+		return e.Choose(e.order(loop.Lt, v, e.same(v.DType, 0)), n, v)
 	case loop.Sign:
-		one := e.same(v.dtype, 1)
+		one := e.same(v.DType, 1)
 		if !signed {
-			return e.choose(e.order(loop.Eq, v, e.same(v.dtype, 0)), v, one)
+			return e.Choose(e.order(loop.Eq, v, e.same(v.DType, 0)), v, one)
 		}
-		r := e.choose(e.order(loop.Lt, v, e.same(v.dtype, 0)), e.same(v.dtype, -1), one)
-		return e.choose(e.order(loop.Eq, v, e.same(v.dtype, 0)), v, r)
+		r := e.Choose(e.order(loop.Lt, v, e.same(v.DType, 0)), e.same(v.DType, -1), one)
+		return e.Choose(e.order(loop.Eq, v, e.same(v.DType, 0)), v, r)
 	}
-	refuse("%s of %s", op, v.dtype)
-	return value{}
+	lanes.Refuse("%s of %s", op, v.DType)
+	return lanes.Value{}
 }
 
 // same returns an integer in all lanes.
-func (e *emitter) same(dt dtype.DType, v int64) value {
-	return e.constant(&loop.Const{Type: dt, Bits: loop.FromInt(dt, v)})
+func (e *machine) same(dt dtype.DType, v int64) lanes.Value {
+	return e.Constant(&loop.Const{Type: dt, Bits: loop.FromInt(dt, v)})
 }
 
 // binary emits a function of two operands; comparisons give a mask.
-func (e *emitter) binary(x *loop.Binary) value {
+func (e *machine) binary(x *loop.Binary) lanes.Value {
 	if x.Op.Test() {
 		if v, ok := e.between(x); ok {
 			return v
@@ -178,15 +179,15 @@ func (e *emitter) binary(x *loop.Binary) value {
 	if v, ok := e.lookedUp(x); ok {
 		return v
 	}
-	a, b := e.value(x.X), e.value(x.Y)
+	a, b := e.Value(x.X), e.Value(x.Y)
 	if x.Op.Test() {
 		return e.order(x.Op, a, b)
 	}
 	if x.Op == loop.Mul && x.DType() == dtype.I32 && (unsignedByte(x.X) && signedWord(x.Y) || signedWord(x.X) &&
 		unsignedByte(x.Y)) {
-		return value{dtype: dtype.I32, uniform: a.uniform && b.uniform, lo: e.three(asm.VPMADDWD, a.lo, b.lo)}
+		return lanes.Value{DType: dtype.I32, Uniform: a.Uniform && b.Uniform, Lo: e.three(asm.VPMADDWD, a.Lo, b.Lo)}
 	}
-	return e.combine(x.Op, a, b)
+	return e.Combine(x.Op, a, b)
 }
 
 // unsignedByte reports whether an i32 is one of 0 to 255. With any word beside it, the product of the upper halves,
@@ -203,77 +204,77 @@ func signedWord(x loop.Expr) bool {
 }
 
 // product32 returns a product with 1 or with a sigmoid in a cheaper way; ok is false for other products.
-func (e *emitter) product32(x *loop.Binary) (value, bool) {
+func (e *machine) product32(x *loop.Binary) (lanes.Value, bool) {
 	for _, f := range [][2]loop.Expr{{x.X, x.Y}, {x.Y, x.X}} {
 		switch factor := f[0].(type) {
 		case *loop.Const:
 			if factor.Bits == uint64(math.Float32bits(1)) {
-				return e.value(f[1]), true
+				return e.Value(f[1]), true
 			}
 		case *loop.Unary:
 			if factor.Op == loop.Sigmoid {
-				a, b := e.value(f[1]), e.value(factor.X)
-				return value{dtype: dtype.F32, uniform: a.uniform && b.uniform,
-					lo: emitted{Algebra: vectors{e.builder}}.Gated(a.lo, b.lo)}, true
+				a, b := e.Value(f[1]), e.Value(factor.X)
+				return lanes.Value{DType: dtype.F32, Uniform: a.Uniform && b.Uniform,
+					Lo: emitted{Algebra: vectors{e.builder}}.Gated(a.Lo, b.Lo)}, true
 			}
 		}
 	}
-	return value{}, false
+	return lanes.Value{}, false
 }
 
 // expFrom returns select(lt(x, low), 0, exp(x)) for a constant low, as one function: exp computes nothing of lanes that
 // are not chosen.
-func (e *emitter) expFrom(s *loop.Select) (value, bool) {
+func (e *machine) expFrom(s *loop.Select) (lanes.Value, bool) {
 	below, isLess := s.Cond.(*loop.Binary)
 	power, isUnary := s.Y.(*loop.Unary)
 	if !isLess || below.Op != loop.Lt || !isUnary || power.Op != loop.Exp || !loop.Same(below.X, power.X) {
-		return value{}, false
+		return lanes.Value{}, false
 	}
 	low, zero := constantOf(below.Y), constantOf(s.X)
 	if low == nil || zero == nil || zero.Bits != 0 {
-		return value{}, false
+		return lanes.Value{}, false
 	}
 	switch limit := loop.ToFloat(low.Type, low.Bits); {
 	case s.DType() == dtype.F32 && limit >= mathematics.ExpLow && limit <= 0:
-		return e.each(e.value(power.X), func(x asm.Reg) asm.Reg {
+		return e.Each(e.Value(power.X), func(x asm.Reg) asm.Reg {
 			return emitted{Algebra: vectors{e.builder}}.ExpFrom(x, float32(limit))
 		}), true
 	case s.DType() == dtype.F64 && limit >= mathematics.ExpLowWide && limit <= 0:
-		return e.each(e.value(power.X), func(x asm.Reg) asm.Reg {
+		return e.Each(e.Value(power.X), func(x asm.Reg) asm.Reg {
 			return emittedWide{WideAlgebra: wideBuilder{e.builder}}.ExpFrom(x, limit)
 		}), true
 	}
-	return value{}, false
+	return lanes.Value{}, false
 }
 
-// combine applies an operation to two values of one type.
-func (e *emitter) combine(op loop.BinaryOp, a, b value) value {
-	switch a.kind() {
-	case floats:
+// Combine applies an operation to two values of one type.
+func (e *machine) Combine(op loop.BinaryOp, a, b lanes.Value) lanes.Value {
+	switch a.Kind() {
+	case lanes.Floats:
 		if op == loop.Rem {
 			return e.remainderFloats(a, b)
 		}
 		return e.settle(e.combineFloats(op, a, b))
-	case doubles:
+	case lanes.Doubles:
 		return e.combineDoubles(op, a, b)
-	case integers, longs:
+	case lanes.Integers, lanes.Longs:
 		return e.combineIntegers(op, a, b)
-	case flags:
-		r := value{dtype: dtype.Bool, uniform: a.uniform && b.uniform}
+	case lanes.Flags:
+		r := lanes.Value{DType: dtype.Bool, Uniform: a.Uniform && b.Uniform}
 		switch op {
 		case loop.And, loop.Min:
-			r.lo = e.maskAnd(a.lo, b.lo)
+			r.Lo = e.maskAnd(a.Lo, b.Lo)
 		case loop.Or, loop.Max:
-			r.lo = e.maskOr(a.lo, b.lo)
+			r.Lo = e.maskOr(a.Lo, b.Lo)
 		case loop.Xor:
-			r.lo = e.maskXor(a.lo, b.lo)
+			r.Lo = e.maskXor(a.Lo, b.Lo)
 		default:
-			refuse("%s of %s", op, a.dtype)
+			lanes.Refuse("%s of %s", op, a.DType)
 		}
 		return r
 	}
-	refuse("%s of %s", op, a.dtype)
-	return value{}
+	lanes.Refuse("%s of %s", op, a.DType)
+	return lanes.Value{}
 }
 
 var floatOps = map[loop.BinaryOp]asm.Op{loop.Add: asm.VADDPS, loop.Sub: asm.VSUBPS, loop.Mul: asm.VMULPS,
@@ -283,23 +284,23 @@ var doubleOps = map[loop.BinaryOp]asm.Op{loop.Add: asm.VADDPD, loop.Sub: asm.VSU
 	loop.Div: asm.VDIVPD}
 
 // combineFloats emits a function of two f32 values; comparisons are left to order.
-func (e *emitter) combineFloats(op loop.BinaryOp, a, b value) value {
-	r := value{dtype: a.dtype, uniform: a.uniform && b.uniform}
+func (e *machine) combineFloats(op loop.BinaryOp, a, b lanes.Value) lanes.Value {
+	r := lanes.Value{DType: a.DType, Uniform: a.Uniform && b.Uniform}
 	switch op {
 	case loop.Min, loop.Max:
-		r.lo = e.extreme(floatExtremes[op], a.lo, b.lo)
+		r.Lo = e.extreme(floatExtremes[op], a.Lo, b.Lo)
 	case loop.Pow, loop.Atan2:
 		f, ok := functions2[op]
 		if !ok {
-			refuse("%s of %s", op, a.dtype)
+			lanes.Refuse("%s of %s", op, a.DType)
 		}
-		r.lo = f(e.builder, a.lo, b.lo)
+		r.Lo = f(e.builder, a.Lo, b.Lo)
 	default:
 		in, ok := floatOps[op]
 		if !ok {
-			refuse("%s of %s", op, a.dtype)
+			lanes.Refuse("%s of %s", op, a.DType)
 		}
-		r.lo = e.three(in, a.lo, b.lo)
+		r.Lo = e.three(in, a.Lo, b.Lo)
 	}
 	return r
 }
@@ -322,7 +323,7 @@ var doubleExtremes = map[loop.BinaryOp]extremes{
 }
 
 // number returns the float that a constant has in all lanes; ok is false for other registers, and for NaN.
-func (x extremes) number(e *emitter, r asm.Reg) (v float64, ok bool) {
+func (x extremes) number(e *machine, r asm.Reg) (v float64, ok bool) {
 	bytes := e.constantBytes(r)
 	switch {
 	case bytes == nil:
@@ -337,7 +338,7 @@ func (x extremes) number(e *emitter, r asm.Reg) (v float64, ok bool) {
 
 // extreme returns the lesser or greater of two registers: NaN if an operand is NaN, and −0 less than 0, so that no
 // order of a reduction changes a bit.
-func (e *emitter) extreme(in extremes, x, y asm.Reg) asm.Reg {
+func (e *machine) extreme(in extremes, x, y asm.Reg) asm.Reg {
 	if _, number := in.number(e, y); number {
 		x, y = y, x
 	}
@@ -371,15 +372,15 @@ func (e *emitter) extreme(in extremes, x, y asm.Reg) asm.Reg {
 }
 
 // combineDoubles emits a function of two f64 values; comparisons are left to order.
-func (e *emitter) combineDoubles(op loop.BinaryOp, a, b value) value {
+func (e *machine) combineDoubles(op loop.BinaryOp, a, b lanes.Value) lanes.Value {
 	if in, ok := doubleOps[op]; ok {
-		return e.pairs(a.dtype, a, b, func(x, y asm.Reg) asm.Reg { return e.three(in, x, y) })
+		return e.pairs(a.DType, a, b, func(x, y asm.Reg) asm.Reg { return e.three(in, x, y) })
 	}
 	in, ok := doubleExtremes[op]
 	if !ok {
-		refuse("%s of %s", op, a.dtype)
+		lanes.Refuse("%s of %s", op, a.DType)
 	}
-	return e.pairs(a.dtype, a, b, func(x, y asm.Reg) asm.Reg { return e.extreme(in, x, y) })
+	return e.pairs(a.DType, a, b, func(x, y asm.Reg) asm.Reg { return e.extreme(in, x, y) })
 }
 
 // integerOps are the operations that are one instruction, of 32 and of 64 bits.
@@ -389,44 +390,44 @@ var integerOps = map[loop.BinaryOp][2]asm.Op{
 }
 
 // combineIntegers emits a function of two integers, which wrap; comparisons are left to order.
-func (e *emitter) combineIntegers(op loop.BinaryOp, a, b value) value {
+func (e *machine) combineIntegers(op loop.BinaryOp, a, b lanes.Value) lanes.Value {
 	wide := 0
-	if a.kind() == longs {
+	if a.Kind() == lanes.Longs {
 		wide = 1
 	}
 	if in, ok := integerOps[op]; ok {
-		return e.settle(e.pairs(a.dtype, a, b, func(x, y asm.Reg) asm.Reg { return e.three(in[wide], x, y) }))
+		return e.settle(e.pairs(a.DType, a, b, func(x, y asm.Reg) asm.Reg { return e.three(in[wide], x, y) }))
 	}
 	switch op {
 	case loop.Min:
-		return e.choose(e.order(loop.Lt, a, b), a, b)
+		return e.Choose(e.order(loop.Lt, a, b), a, b)
 	case loop.Max:
-		return e.choose(e.order(loop.Lt, a, b), b, a)
+		return e.Choose(e.order(loop.Lt, a, b), b, a)
 	case loop.Mul:
 		if wide == 0 {
-			return e.settle(e.pairs(a.dtype, a, b, e.mulInt))
+			return e.settle(e.pairs(a.DType, a, b, e.mulInt))
 		}
-		return e.pairs(a.dtype, a, b, e.mulWide)
+		return e.pairs(a.DType, a, b, e.mulWide)
 	case loop.Dot:
-		sum := e.copyOf(e.integer32(0))
-		e.addDot(sum, a.lo, b.lo)
-		return value{dtype: a.dtype, uniform: a.uniform && b.uniform, lo: sum}
+		sum := e.CopyOf(e.integer32(0))
+		e.AddDot(sum, a.Lo, b.Lo)
+		return lanes.Value{DType: a.DType, Uniform: a.Uniform && b.Uniform, Lo: sum}
 	case loop.Shl, loop.Shr:
 		return e.shift(op, a, b, wide)
 	case loop.Pow:
 		return e.powerInts(a, b)
 	case loop.Div, loop.Rem, loop.FloorMod:
-		if a.uniform && b.uniform {
+		if a.Uniform && b.Uniform {
 			return e.divide(op, a, b)
 		}
 		return e.divideLanes(op, a, b)
 	}
-	refuse("%s of %s", op, a.dtype)
-	return value{}
+	lanes.Refuse("%s of %s", op, a.DType)
+	return lanes.Value{}
 }
 
-// addDot adds to each lane of a sum the products of x's bytes, unsigned, and y's, signed.
-func (e *emitter) addDot(sum, x, y asm.Reg) {
+// AddDot adds to each lane of a sum the products of x's bytes, unsigned, and y's, signed.
+func (e *machine) AddDot(sum, x, y asm.Reg) {
 	if e.isa.dot == 4 {
 		e.accumulate(asm.VPDPBUSD, sum, x, y)
 		return
@@ -436,12 +437,12 @@ func (e *emitter) addDot(sum, x, y asm.Reg) {
 	ones := e.integer32(0x0001_0001)
 	low := e.three(asm.VPMADDUBSW, e.and(x, e.integer32(0x7f7f7f7f)), y)
 	high := e.three(asm.VPMADDUBSW, e.and(e.shiftRight(x, 7), e.integer32(0x01010101)), y)
-	e.assign(sum, e.addInt(sum, e.three(asm.VPMADDWD, low, ones)))
-	e.assign(sum, e.addInt(sum, e.shiftLeft(e.three(asm.VPMADDWD, high, ones), 7)))
+	e.Assign(sum, e.addInt(sum, e.three(asm.VPMADDWD, low, ones)))
+	e.Assign(sum, e.addInt(sum, e.shiftLeft(e.three(asm.VPMADDWD, high, ones), 7)))
 }
 
 // mulWide returns the low 64 bits of products of 64-bit lanes.
-func (e *emitter) mulWide(x, y asm.Reg) asm.Reg {
+func (e *machine) mulWide(x, y asm.Reg) asm.Reg {
 	if e.isa.masks {
 		return e.three(asm.VPMULLQ, x, y)
 	}
@@ -452,31 +453,31 @@ func (e *emitter) mulWide(x, y asm.Reg) asm.Reg {
 
 // shift moves bits by counts that are at least 0 as unsigned numbers; shifts by the width or more leave only copies
 // of the sign.
-func (e *emitter) shift(op loop.BinaryOp, a, b value, wide int) value {
+func (e *machine) shift(op loop.BinaryOp, a, b lanes.Value, wide int) lanes.Value {
 	in := [2]asm.Op{asm.VPSLLVD, asm.VPSLLVQ}
 	if op == loop.Shr {
 		in = [2]asm.Op{asm.VPSRLVD, asm.VPSRLVQ}
-		if a.dtype.IsSigned() {
+		if a.DType.IsSigned() {
 			if in = [2]asm.Op{asm.VPSRAVD, asm.VPSRAVQ}; wide == 1 && !e.isa.masks {
-				refuse("%s of %s", op, a.dtype)
+				lanes.Refuse("%s of %s", op, a.DType)
 			}
 		}
 	}
-	if b.dtype.IsSigned() && b.dtype.Bits() < 32 {
-		b.lo = e.and(b.lo, e.integer32(int32(1)<<b.dtype.Bits()-1)) // the count counts as unsigned: −1 is a large one
+	if b.DType.IsSigned() && b.DType.Bits() < 32 {
+		b.Lo = e.and(b.Lo, e.integer32(int32(1)<<b.DType.Bits()-1)) // the count counts as unsigned: −1 is a large one
 	}
-	return e.settle(e.pairs(a.dtype, a, b, func(x, y asm.Reg) asm.Reg { return e.three(in[wide], x, y) }))
+	return e.settle(e.pairs(a.DType, a, b, func(x, y asm.Reg) asm.Reg { return e.three(in[wide], x, y) }))
 }
 
 // divide divides uniform integers in general registers. By 0 the result is 0.
-func (e *emitter) divide(op loop.BinaryOp, a, b value) value {
-	x, y := e.wholeNumber(a), e.wholeNumber(b)
-	r := e.number(0)
-	done, minusOne := e.label(), e.label()
+func (e *machine) divide(op loop.BinaryOp, a, b lanes.Value) lanes.Value {
+	x, y := e.WholeNumber(a), e.WholeNumber(b)
+	r := e.Number(0)
+	done, minusOne := e.Label(), e.Label()
 	e.integerOp(asm.TEST, y, y)
 	e.jump(asm.JE, done)
 	e.Emit(asm.Inst{Op: asm.MOV, Bits: 64, Args: [4]asm.Reg{asm.RAX, x}})
-	if a.dtype.IsSigned() {
+	if a.DType.IsSigned() {
 		e.integerImm(asm.CMP, y, -1) // the least integer divided by −1 would trap
 		e.jump(asm.JE, minusOne)
 		e.Emit(asm.Inst{Op: asm.CQO, Bits: 64})
@@ -489,25 +490,25 @@ func (e *emitter) divide(op loop.BinaryOp, a, b value) value {
 	if op != loop.Div {
 		result = asm.RDX
 	}
-	e.assign(r, result)
-	if op == loop.FloorMod && a.dtype.IsSigned() {
+	e.Assign(r, result)
+	if op == loop.FloorMod && a.DType.IsSigned() {
 		// A remainder that is not 0 and does not have the divisor's sign is one divisor off.
 		e.integerOp(asm.TEST, r, r)
 		e.jump(asm.JE, done)
-		sign := e.copyOf(r)
+		sign := e.CopyOf(r)
 		e.integerOp(asm.XOR, sign, y)
 		e.integerOp(asm.TEST, sign, sign)
 		e.jump(asm.JNS, done)
 		e.integerOp(asm.ADD, r, y)
 	}
-	if a.dtype.IsSigned() {
+	if a.DType.IsSigned() {
 		e.jump(asm.JMP, done)
-		e.bind(minusOne)
+		e.Bind(minusOne)
 		if op == loop.Div {
-			e.assign(r, x)
+			e.Assign(r, x)
 			e.Emit(asm.Inst{Op: asm.NEG, Bits: 64, Args: [4]asm.Reg{r}})
 		}
 	}
-	e.bind(done)
-	return e.fromNumber(a.dtype, r)
+	e.Bind(done)
+	return e.fromNumber(a.DType, r)
 }

@@ -6,9 +6,9 @@ import (
 	"slices"
 
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
+	"github.com/weirml/weir/internal/codegen/lanes"
 	"github.com/weirml/weir/internal/codegen/regalloc"
 	"github.com/weirml/weir/internal/diag"
-	"github.com/weirml/weir/internal/loop"
 )
 
 // isa is the properties of an instruction set that emission uses.
@@ -44,10 +44,7 @@ type builder struct {
 	code     *asm.Code          // of the routine: its labels and its pool
 	pooled   map[string]asm.Reg // the registers of constants, by their bytes
 	contents map[asm.Reg]string // the reverse
-	// of loops, by the labels at which they begin again; a loop that is not listed may run for ever
-	trips    map[asm.Label]trips
-	standing bool                // loops that begin now must not pause: see wholeTurns
-	backs    map[asm.Label]int64 // by the label at which a poll continues: the iterations that it counts
+	budgets  lanes.Budgets[asm.Inst]
 	work     *workspace
 }
 
@@ -57,7 +54,6 @@ func newBuilder(i *isa) *builder { return new(workspace).builder(i) }
 // workspace is memory that a goroutine reuses from one compilation to the next. Its zero value is ready.
 type workspace struct {
 	regalloc.Workspace[asm.Inst]
-	module *loop.Module // has the known facts about the dimensions; nil: each is 0 or more
 	paused []asm.Inst
 
 	told func(insts []asm.Inst) // if not nil, given the instructions of each routine, in machine registers
@@ -69,7 +65,22 @@ func (w *workspace) builder(i *isa) *builder {
 		contents: map[asm.Reg]string{}, work: w}
 }
 
-func (b *builder) general() asm.Reg { return b.Register(asm.General) }
+// Code returns the instructions so far. SetCode replaces them, by those that come before the next one.
+func (b *builder) Code() lanes.Code {
+	if b.Insts == nil {
+		return nil
+	}
+	return b.Insts
+}
+func (b *builder) SetCode(c lanes.Code) { b.Insts, _ = c.([]asm.Inst) }
+
+// AppendCode emits instructions; their list must not be used after it.
+func (b *builder) AppendCode(c lanes.Code) {
+	list, _ := c.([]asm.Inst)
+	b.Append(list)
+}
+
+func (b *builder) General() asm.Reg { return b.Register(asm.General) }
 func (b *builder) vector() asm.Reg  { return b.Register(asm.Vector) }
 
 // maskRegister returns a new register for a mask of lanes: an opmask, or a vector.
@@ -80,11 +91,11 @@ func (b *builder) maskRegister() asm.Reg {
 	return b.vector()
 }
 
-// label returns a new label that is not bound.
-func (b *builder) label() asm.Label { return b.code.NewLabel() }
+// Label returns a new label that is not bound.
+func (b *builder) Label() asm.Label { return b.code.NewLabel() }
 
-// bind binds a label to the next instruction.
-func (b *builder) bind(l asm.Label) { b.Emit(asm.Inst{Op: asm.LABEL, To: l}) }
+// Bind binds a label to the next instruction.
+func (b *builder) Bind(l asm.Label) { b.Emit(asm.Inst{Op: asm.LABEL, To: l}) }
 
 // jump goes to a label, always (asm.JMP) or on a condition of the flags.
 func (b *builder) jump(op asm.Op, to asm.Label) { b.Emit(asm.Inst{Op: op, To: to}) }
@@ -99,21 +110,21 @@ func (b *builder) integerOp(op asm.Op, x, y asm.Reg) {
 // integerImm is integerOp with a number of 32 bits.
 func (b *builder) integerImm(op asm.Op, x asm.Reg, v int64) {
 	if v != int64(int32(v)) {
-		b.integerOp(op, x, b.number(v))
+		b.integerOp(op, x, b.Number(v))
 		return
 	}
 	b.Emit(asm.Inst{Op: op, Bits: 64, Args: [4]asm.Reg{x}, Imm: v})
 }
 
-// number returns a register with a value.
-func (b *builder) number(v int64) asm.Reg {
-	r := b.general()
-	b.setNumber(r, v)
+// Number returns a register with a value.
+func (b *builder) Number(v int64) asm.Reg {
+	r := b.General()
+	b.SetNumber(r, v)
 	return r
 }
 
-// setNumber sets a general register to a value of 64 bits.
-func (b *builder) setNumber(r asm.Reg, v int64) {
+// SetNumber sets a general register to a value of 64 bits.
+func (b *builder) SetNumber(r asm.Reg, v int64) {
 	if v == 0 {
 		b.Emit(asm.Inst{Op: asm.MOV, Bits: 32, Args: [4]asm.Reg{r}, Imm: 0})
 		return
@@ -121,50 +132,50 @@ func (b *builder) setNumber(r asm.Reg, v int64) {
 	b.Emit(asm.Inst{Op: asm.MOV, Bits: 64, Args: [4]asm.Reg{r}, Imm: v})
 }
 
-// copyOf returns a new register with another's value.
-func (b *builder) copyOf(x asm.Reg) asm.Reg {
+// CopyOf returns a new register with another's value.
+func (b *builder) CopyOf(x asm.Reg) asm.Reg {
 	r := b.Register(x.Class())
-	b.assign(r, x)
+	b.Assign(r, x)
 	return r
 }
 
-// assign makes x the value of a register of the same class.
-func (b *builder) assign(to, x asm.Reg) {
+// Assign makes x the value of a register of the same class.
+func (b *builder) Assign(to, x asm.Reg) {
 	in := b.isa.mover(x.Class())
 	in.Args = [4]asm.Reg{to, x}
 	b.Emit(in)
 }
 
-// loadWord returns the integer of 64 bits at an address.
-func (b *builder) loadWord(m asm.Mem) asm.Reg {
-	r := b.general()
+// LoadWord returns the integer of 64 bits at an address.
+func (b *builder) LoadWord(m asm.Mem) asm.Reg {
+	r := b.General()
 	b.Emit(asm.Inst{Op: asm.MOV, Bits: 64, Args: [4]asm.Reg{r, asm.Memory}, Mem: m})
 	return r
 }
 
-// storeWord stores an integer of 64 bits.
-func (b *builder) storeWord(m asm.Mem, x asm.Reg) {
+// StoreWord stores an integer of 64 bits.
+func (b *builder) StoreWord(m asm.Mem, x asm.Reg) {
 	b.Emit(asm.Inst{Op: asm.MOV, Bits: 64, Args: [4]asm.Reg{asm.Memory, x}, Mem: m})
 }
 
-// compareNumbers sets the flags to the comparison of x and y, as signed integers.
-func (b *builder) compareNumbers(x, y asm.Reg) { b.integerOp(asm.CMP, x, y) }
+// CompareNumbers sets the flags to the comparison of x and y, as signed integers.
+func (b *builder) CompareNumbers(x, y asm.Reg) { b.integerOp(asm.CMP, x, y) }
 
-// times returns x·v.
-func (b *builder) times(x asm.Reg, v int64) asm.Reg {
-	r := b.general()
+// Times returns x·v.
+func (b *builder) Times(x asm.Reg, v int64) asm.Reg {
+	r := b.General()
 	switch {
 	case v == 1:
 		return x
 	case v == 2 || v == 4 || v == 8:
 		b.Emit(asm.Inst{Op: asm.LEA, Bits: 64, Args: [4]asm.Reg{r, asm.Memory}, Mem: asm.Mem{Index: x, Scale: uint8(v)}})
 	case v > 0 && v&(v-1) == 0:
-		b.assign(r, x)
+		b.Assign(r, x)
 		b.Emit(asm.Inst{Op: asm.SHL, Bits: 64, Args: [4]asm.Reg{r}, Imm: int64(log2(v))})
 	case v == int64(int32(v)):
 		b.Emit(asm.Inst{Op: asm.IMULI, Bits: 64, Args: [4]asm.Reg{r, x}, Imm: v})
 	default:
-		b.setNumber(r, v)
+		b.SetNumber(r, v)
 		b.integerOp(asm.IMUL, r, x)
 	}
 	return r
@@ -215,8 +226,8 @@ func (b *builder) repeated64(v uint64) asm.Reg {
 // float returns an f32 in all lanes.
 func (b *builder) float(v float32) asm.Reg { return b.repeated32(math.Float32bits(v)) }
 
-// integer returns an i32 in all lanes.
-func (b *builder) integer(v int32) asm.Reg { return b.repeated32(uint32(v)) }
+// integer32 returns an i32 in all lanes.
+func (b *builder) integer32(v int32) asm.Reg { return b.repeated32(uint32(v)) }
 
 // double returns an f64 in all lanes of 64 bits.
 func (b *builder) double(v float64) asm.Reg { return b.repeated64(math.Float64bits(v)) }
@@ -238,15 +249,6 @@ const bytesOfInst = 8
 func (b *builder) finish(spill int32) (code []byte, frame int32) {
 	insts, frame := b.allocate(spill)
 	return b.encode(insts), frame
-}
-
-// finishTiles is finish for a routine whose loop over tiles begins again at a label. tile is the greatest cost of a
-// tile; 0 if the code pauses. longest is the greatest cost between two points at which it may return.
-func (b *builder) finishTiles(spill int32, tiles asm.Label) (code []byte, frame int32, tile, longest int64) {
-	insts, frame := b.allocate(spill)
-	insts, tile = b.withPauses(insts, tiles)
-	longest = b.longestOf(insts, tiles)
-	return b.encode(insts), frame, tile, longest
 }
 
 // allocate returns the routine's instructions with machine registers, and the bytes of the frame in use: those from

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/weirml/weir/internal/codegen/kerneltest"
+	"github.com/weirml/weir/internal/codegen/lanes"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
@@ -160,16 +161,17 @@ func (c productCase) term(b *loop.Builder, index []sym.Expr, memory [3]*loop.Mem
 	zero, rank := sym.Const(0), len(index)+2
 	acc, x, w := memory[0], memory[1], memory[2]
 	row, p, column := at[0], at[1], at[2]
-	left := x.Tile(append(append([]sym.Expr{row}, index...), zero), unitIndex(rank, 0), unitIndex(rank, rank-1))
+	unit := lanes.UnitIndex
+	left := x.Tile(append(append([]sym.Expr{row}, index...), zero), unit(rank, 0), unit(rank, rank-1))
 	if c.turned {
-		left = x.Tile(append(append([]sym.Expr{}, index...), zero, row), unitIndex(rank, rank-1), unitIndex(rank, rank-2))
+		left = x.Tile(append(append([]sym.Expr{}, index...), zero, row), unit(rank, rank-1), unit(rank, rank-2))
 	}
-	right := w.Tile(append(append([]sym.Expr{}, index...), zero, column), unitIndex(rank, rank-2), unitIndex(rank, rank-1))
+	right := w.Tile(append(append([]sym.Expr{}, index...), zero, column), unit(rank, rank-2), unit(rank, rank-1))
 	if c.packed {
-		right = w.Tile(append(append([]sym.Expr{p}, index...), zero, zero), unitIndex(rank+1, rank-1),
-			unitIndex(rank+1, rank))
+		right = w.Tile(append(append([]sym.Expr{p}, index...), zero, zero), lanes.UnitIndex(rank+1, rank-1),
+			lanes.UnitIndex(rank+1, rank))
 	}
-	b.Contract(height, cols, k, acc.Tile([]sym.Expr{zero, zero}, unitIndex(2, 0), unitIndex(2, 1)), left, right)
+	b.Contract(height, cols, k, acc.Tile([]sym.Expr{zero, zero}, unit(2, 0), unit(2, 1)), left, right)
 }
 
 // made returns the expression that the last nest stores for a sum v, if the result is not quantised.
@@ -281,17 +283,18 @@ func (c productCase) groups(b *loop.Builder, index []sym.Expr, rest bool, memory
 	zero, rank := sym.Const(0), len(index)+2
 	one := func(group sym.Expr, count int64) {
 		first := group.Mul(sym.Const(c.dot))
-		a := x.Tile(append(append([]sym.Expr{at[0]}, index...), first), unitIndex(rank, 0), unitIndex(rank, rank-1))
+		unit := lanes.UnitIndex
+		a := x.Tile(append(append([]sym.Expr{at[0]}, index...), first), unit(rank, 0), unit(rank, rank-1))
 		if c.turned {
-			a = x.Tile(append(append([]sym.Expr{}, index...), first, at[0]), unitIndex(rank, rank-1), unitIndex(rank, rank-2))
+			a = x.Tile(append(append([]sym.Expr{}, index...), first, at[0]), unit(rank, rank-1), unit(rank, rank-2))
 		}
-		right := w.Tile(append(append([]sym.Expr{}, index...), group, at[2], zero), unitIndex(rank+1, rank),
-			unitIndex(rank+1, rank-1))
+		right := w.Tile(append(append([]sym.Expr{}, index...), group, at[2], zero), lanes.UnitIndex(rank+1, rank),
+			lanes.UnitIndex(rank+1, rank-1))
 		if c.packed {
-			right = w.Tile(append(append([]sym.Expr{at[1]}, index...), group, zero, zero), unitIndex(rank+2, rank+1),
-				unitIndex(rank+2, rank))
+			right = w.Tile(append(append([]sym.Expr{at[1]}, index...), group, zero, zero), lanes.UnitIndex(rank+2, rank+1),
+				lanes.UnitIndex(rank+2, rank))
 		}
-		b.Contract(height, cols, sym.Const(count), acc.Tile([]sym.Expr{zero, zero}, unitIndex(2, 0), unitIndex(2, 1)), a,
+		b.Contract(height, cols, sym.Const(count), acc.Tile([]sym.Expr{zero, zero}, unit(2, 0), unit(2, 1)), a,
 			right)
 	}
 	if rest {
@@ -323,9 +326,9 @@ func (c productCase) blocked(b *loop.Builder, x, w, y *loop.Memory) {
 				b.Each("q", sym.Const(c.panels), func(q sym.Expr) {
 					first := d.Mul(sym.Const(c.block))
 					b.Contract(rows, sym.Const(c.width), sym.Const(c.block).Min(sym.Const(c.k).Sub(first)),
-						acc.Tile([]sym.Expr{zero, q.Mul(sym.Const(c.width))}, unitIndex(2, 0), unitIndex(2, 1)),
-						x.Tile([]sym.Expr{row, first}, unitIndex(2, 0), unitIndex(2, 1)),
-						w.Tile([]sym.Expr{p.Mul(sym.Const(c.panels)).Add(q), first, zero}, unitIndex(3, 1), unitIndex(3, 2)))
+						acc.Tile([]sym.Expr{zero, q.Mul(sym.Const(c.width))}, lanes.UnitIndex(2, 0), lanes.UnitIndex(2, 1)),
+						x.Tile([]sym.Expr{row, first}, lanes.UnitIndex(2, 0), lanes.UnitIndex(2, 1)),
+						w.Tile([]sym.Expr{p.Mul(sym.Const(c.panels)).Add(q), first, zero}, lanes.UnitIndex(3, 1), lanes.UnitIndex(3, 2)))
 				})
 			})
 			nest(func(i, j sym.Expr) { b.Store(y, []sym.Expr{row.Add(i), column.Add(j)}, acc.Load(i, j)) })

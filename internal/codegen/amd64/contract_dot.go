@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
+	"github.com/weirml/weir/internal/codegen/lanes"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
 )
@@ -38,10 +39,10 @@ func (d *dot) moreRows() int {
 
 // dotOf returns how a contraction is done by groups; nil if it cannot be.
 func (p *product) dotOf(s *loop.Contract, formA, formB *operandForm) *dot {
-	row, fixedRow := p.offset(s.B.Buffer, s.B.Row).Const()
-	column, fixedColumn := p.offset(s.B.Buffer, s.B.Col).Const()
-	step, fixed := p.offset(s.A.Buffer, s.A.Col).Const()
-	count, known := p.resolve(s.K).Const()
+	row, fixedRow := p.Offset(s.B.Buffer, s.B.Row).Const()
+	column, fixedColumn := p.Offset(s.B.Buffer, s.B.Col).Const()
+	step, fixed := p.Offset(s.A.Buffer, s.A.Col).Const()
+	count, known := p.Resolve(s.K).Const()
 	d := &dot{group: p.isa.dot, size: formB.size, count: count, step: step * formA.size,
 		unsignedB: formB.extend == asm.VPMOVZXBD}
 	if formA.high && formB.high {
@@ -50,7 +51,7 @@ func (p *product) dotOf(s *loop.Contract, formA, formB *operandForm) *dot {
 		return nil
 	}
 	if !fixedRow || !fixedColumn || !fixed || !known || row != 1 || column != d.group || count < 1 || count > d.group ||
-		step > farApart || step < -farApart {
+		step > lanes.FarApart || step < -lanes.FarApart {
 		return nil
 	}
 	d.shifted = d.group == 4 && d.unsignedB == (formA.extend == asm.VPMOVZXBD)
@@ -71,7 +72,7 @@ func (p *product) squareKind(a, b dtype.DType) string {
 
 // inGroups makes a term's steps groups: those of the innermost serial loop, or a single one.
 func (t *term) inGroups() {
-	t.depth, t.deepA, t.deepB = known(1), known(0), known(0)
+	t.depth, t.deepA, t.deepB = lanes.Known(1), lanes.Known(0), lanes.Known(0)
 	if n := len(t.serial); n > 0 {
 		s := t.serial[n-1]
 		t.depth, t.deepA, t.deepB, t.serial = s.extent, s.stepA, s.stepB, t.serial[:n-1]
@@ -110,7 +111,7 @@ func (t *registerTile) readGroup(d *dot, f *operandForm, r asm.Reg, at func(i in
 	if d.count+d.before == d.group && d.step == d.size {
 		t.readOne(f, r, at(-d.before))
 	} else {
-		all, next := t.general(), t.general()
+		all, next := t.General(), t.General()
 		read := asm.MOVZXB
 		if d.size == 2 {
 			read = asm.MOVZXW

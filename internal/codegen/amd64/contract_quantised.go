@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
+	"github.com/weirml/weir/internal/codegen/lanes"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
 )
@@ -33,7 +34,7 @@ func (x *sumExpressions) cast(t *registerTile, v *loop.Cast, row, vector int, at
 			return x.truncated(t, v, row, vector, at)
 		}
 	}
-	refuse("a conversion of %s to %s among sums", from, v.Type)
+	lanes.Refuse("a conversion of %s to %s among sums", from, v.Type)
 	return asm.NoReg, false
 }
 
@@ -203,25 +204,25 @@ func (t *registerTile) extractLanes(f *operandForm, at asm.Mem, r asm.Reg) {
 // eachLane emits code for each of the last vector's lanes.
 func (t *registerTile) eachLane(do func(i int64)) {
 	count := t.lanes()
-	if t.part.known() {
-		count = t.part.fixed
+	if t.part.Known() {
+		count = t.part.Fixed
 	}
-	end := t.label()
+	end := t.Label()
 	for i := range count {
-		if !t.part.known() {
-			t.integerImm(asm.CMP, t.part.register, i)
+		if !t.part.Known() {
+			t.integerImm(asm.CMP, t.part.Register, i)
 			t.jump(asm.JLE, end)
 		}
 		do(i)
 	}
-	t.bind(end)
+	t.Bind(end)
 }
 
 // needs returns an estimate of the registers that the computation of an expression takes.
 func (x *sumExpressions) needs(v loop.Expr) int {
 	switch v := v.(type) {
 	case *loop.Load:
-		if v.From == x.group.local.Name {
+		if v.From == x.group.Local.Name {
 			return 0
 		}
 	case *loop.Cast:

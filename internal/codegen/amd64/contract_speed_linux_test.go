@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
 	"github.com/weirml/weir/internal/codegen/amd64/call"
+	"github.com/weirml/weir/internal/codegen/lanes"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/target"
@@ -28,10 +29,10 @@ func threadTime(t testing.TB) float64 {
 }
 
 // peakKernel returns code that only multiplies and adds vectors in registers: 48 vectors for each tile.
-func peakKernel(t testing.TB, i *isa) *kernel {
+func peakKernel(t testing.TB, i *isa) *lanes.Kernel {
 	b := newBuilder(i)
-	count, again := b.general(), b.label()
-	b.assign(count, asm.RDX)
+	count, again := b.General(), b.Label()
+	b.Assign(count, asm.RDX)
 	b.spoil()
 	wide := func(op asm.Op, x, y, z asm.Reg) {
 		b.Emit(asm.Inst{Op: op, Bits: uint16(i.bits), Args: [4]asm.Reg{x, y, z}})
@@ -39,7 +40,7 @@ func peakKernel(t testing.TB, i *isa) *kernel {
 	for n := range 16 {
 		wide(asm.VXORPS, asm.V(n), asm.V(n), asm.V(n))
 	}
-	b.bind(again)
+	b.Bind(again)
 	for n := range 48 {
 		wide(asm.VFMADD231PS, asm.V(n%12), asm.V(14), asm.V(15))
 	}
@@ -50,12 +51,12 @@ func peakKernel(t testing.TB, i *isa) *kernel {
 
 // readKernel returns code that only reads memory: 256 bytes for each tile, from the address in the frame's first word
 // on.
-func readKernel(t testing.TB, i *isa) *kernel {
+func readKernel(t testing.TB, i *isa) *lanes.Kernel {
 	b := newBuilder(i)
-	count, at, again := b.general(), b.loadWord(frameWord(0)), b.label()
-	b.assign(count, asm.RDX)
+	count, at, again := b.General(), b.LoadWord(asm.Mem{Base: frameRegister}), b.Label()
+	b.Assign(count, asm.RDX)
 	b.spoil()
-	b.bind(again)
+	b.Bind(again)
 	for n := range 2048 / i.bits {
 		b.Emit(asm.Inst{Op: asm.VMOVUPS, Bits: uint16(i.bits), Args: [4]asm.Reg{asm.V(n), asm.Memory},
 			Mem: asm.Mem{Base: at, Disp: int32(n * i.bits / 8)}})
@@ -67,16 +68,16 @@ func readKernel(t testing.TB, i *isa) *kernel {
 }
 
 // probe returns a kernel of a builder's instructions, which is executable until the test ends.
-func probe(t testing.TB, b *builder) *kernel {
+func probe(t testing.TB, b *builder) *lanes.Kernel {
 	t.Helper()
 	b.Emit(asm.Inst{Op: asm.MOV, Bits: 32, Args: [4]asm.Reg{asm.RAX}, Imm: 0})
 	b.Emit(asm.Inst{Op: asm.RET})
 	code, _ := b.finish(64)
-	r := &routines{}
-	k := &kernel{nests: []nest{{code: code}}}
-	r.add(k)
-	r.seal()
-	block, err := r.load("probe")
+	r := &lanes.Routines{}
+	k := &lanes.Kernel{Nests: []lanes.Nest{{Code: code}}}
+	r.Add(k)
+	r.Seal()
+	block, err := r.Load("probe")
 	if err != nil {
 		t.Skip(err)
 	}
@@ -128,11 +129,11 @@ func BenchmarkProducts(b *testing.B) {
 			defer runtime.UnlockOSThread()
 			for b.Loop() {
 				begin := threadTime(b)
-				call.Call(peak.nests[0].entry, unsafe.Pointer(&frame[0]), 0, rounds)
+				call.Call(peak.Nests[0].Entry, unsafe.Pointer(&frame[0]), 0, rounds)
 				best = max(best, float64(rounds)*48*2*float64(i.lanes)/(threadTime(b)-begin))
 				frame[0] = uint64(uintptr(weights.Pointer()))
 				begin = threadTime(b)
-				call.Call(read.nests[0].entry, unsafe.Pointer(&frame[0]), 0, int64(bytes)/256)
+				call.Call(read.Nests[0].Entry, unsafe.Pointer(&frame[0]), 0, int64(bytes)/256)
 				reading = max(reading, bytes/(threadTime(b)-begin))
 				begin = threadTime(b)
 				run()

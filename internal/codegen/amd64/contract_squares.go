@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
+	"github.com/weirml/weir/internal/codegen/lanes"
 )
 
 // A product by groups of four bytes is done in tile registers if the machine has them (AMX): each has 16 rows of 64
@@ -49,17 +50,17 @@ type squares struct {
 
 // squaresOf prepares a product for the tile registers; if it cannot be done there, reason says why. part is the number
 // of columns in the last vector; 0: all.
-func (p *product) squaresOf(vectors int, part distance) (q *squares, reason string) {
+func (p *product) squaresOf(vectors int, part lanes.Distance) (q *squares, reason string) {
 	if rows, ok := p.rows.Const(); ok && rows < fewestSquareRows {
 		return nil, fmt.Sprintf("%d rows are fewer than %d", rows, fewestSquareRows)
 	}
-	if !part.known() {
+	if !part.Known() {
 		return nil, "the number of columns is not known"
 	}
-	lanes := p.isa.lanesOf(p.ops)
-	n := int64(vectors) * lanes
-	if part.fixed > 0 {
-		n += part.fixed - lanes
+	perVector := p.isa.lanesOf(p.ops)
+	n := int64(vectors) * perVector
+	if part.Fixed > 0 {
+		n += part.Fixed - perVector
 	}
 	q = &squares{product: p}
 	across := (n + squareBytes/4 - 1) / (squareBytes / 4)
@@ -72,25 +73,25 @@ func (p *product) squaresOf(vectors int, part distance) (q *squares, reason stri
 		if reason := t.noSquares(); reason != "" {
 			return nil, reason
 		}
-		rest := t.depth.fixed % (squareBytes / 4)
+		rest := t.depth.Fixed % (squareBytes / 4)
 		if rest != 0 && q.rest != 0 && rest != q.rest {
 			return nil, "its sums leave over different numbers of groups"
 		}
 		q.rest = max(q.rest, rest)
-		rounds := (t.depth.fixed + squareBytes/4 - 1) / (squareBytes / 4)
+		rounds := (t.depth.Fixed + squareBytes/4 - 1) / (squareBytes / 4)
 		for _, s := range t.serial {
-			rounds = times(rounds, max(s.extent.fixed, 0))
+			rounds = lanes.Times(rounds, max(s.extent.Fixed, 0))
 		}
-		steps = min(steps+rounds, unbounded)
+		steps = min(steps+rounds, lanes.Unbounded)
 	}
-	if q.cost = times(steps*across, mostSquareCost); q.cost > tileMost {
+	if q.cost = lanes.Times(steps*across, mostSquareCost); q.cost > lanes.TileMost {
 		return nil, "its sums are too long to be done without a pause"
 	}
 	if p.save == nil || !p.cleared {
 		q.line = n * 4
 	}
 	if _, ok := p.rows.Const(); !ok || q.line > 0 {
-		q.config = p.k.squareRoom(configBytes + 2*squareRows*q.line)
+		q.config = squareRoom(p.Kernel, configBytes+2*squareRows*q.line)
 		q.at = q.config + configBytes
 	}
 	return q, ""
@@ -106,15 +107,15 @@ func (t *term) noSquares() string {
 		return fmt.Sprintf("its sums leave over a group of %d steps, not %d", d.count, d.group)
 	case d.step != d.size:
 		return "the steps of its left operand are not adjacent"
-	case !t.depth.known() || t.depth.fixed < 1:
+	case !t.depth.Known() || t.depth.Fixed < 1:
 		return "the length of its sums is not known"
-	case !t.deepA.is(4):
+	case !t.deepA.Is(4):
 		return "the groups of its left operand are not adjacent"
-	case !t.deepB.known():
+	case !t.deepB.Known():
 		return "the distance of its right operand's groups is not known"
 	}
 	for _, s := range t.serial {
-		if !s.extent.known() {
+		if !s.extent.Known() {
 			return "the length of its sums is not known"
 		}
 	}
@@ -123,7 +124,7 @@ func (t *term) noSquares() string {
 
 // inSquares returns the product in tile registers; nil if it cannot be done there. If its element types would allow it,
 // a note then says why, unless there are so few rows that vectors are faster.
-func (p *product) inSquares(vectors int, part distance) *squares {
+func (p *product) inSquares(vectors int, part lanes.Distance) *squares {
 	if !p.isa.squares {
 		return nil
 	}
@@ -132,7 +133,7 @@ func (p *product) inSquares(vectors int, part distance) *squares {
 	if q == nil && (!ok || rows >= fewestSquareRows) {
 		for _, t := range p.terms {
 			if t.kind != "" {
-				p.k.note("a product of %s does not use tile registers: %s", t.kind, reason)
+				p.Kernel.Note("a product of %s does not use tile registers: %s", t.kind, reason)
 			}
 		}
 	}
@@ -152,29 +153,29 @@ const (
 )
 
 // squareRoom reserves bytes of the frame for a configuration and for sums, which all products of a kernel share.
-func (k *kernelEmitter) squareRoom(bytes int64) int32 {
-	if bytes > k.squareBytes {
+func squareRoom(k *lanes.KernelEmitter, bytes int64) int32 {
+	if bytes > k.SquareBytes {
 		const line = 64 / 8
-		k.words = (k.words + line - 1) / line * line
-		k.squareAt, k.squareBytes = int32(k.words*8), bytes
-		k.words += int(bytes / 8)
+		k.Words = (k.Words + line - 1) / line * line
+		k.SquareAt, k.SquareBytes = int32(k.Words*8), bytes
+		k.Words += int(bytes / 8)
 	}
-	return k.squareAt
+	return k.SquareAt
 }
 
 // squareBlock is rows that are computed together: a number of them, or one that is in a register.
 type squareBlock struct {
 	*squares
-	rows   distance
-	height distance // of a square; for a register, the configuration is chosen by it
-	halves int      // one below the other
-	again  int64    // rows at its beginning that the block before it has computed
+	rows   lanes.Distance
+	height lanes.Distance // of a square; for a register, the configuration is chosen by it
+	halves int            // one below the other
+	again  int64          // rows at its beginning that the block before it has computed
 }
 
 // all writes the blocks of all rows.
 func (q *squares) all() {
 	for _, s := range q.streams {
-		s.at = q.copyOf(s.from)
+		s.at = q.CopyOf(s.from)
 	}
 	if n, ok := q.product.rows.Const(); ok {
 		q.even(n)
@@ -183,38 +184,38 @@ func (q *squares) all() {
 	constant := q.builder.vector()
 	q.builder.Emit(q.isa.Load(constant, asm.Mem{Pool: q.code.Constant(q.configuration(squareRows))}))
 	q.builder.Emit(q.isa.Store(asm.Mem{Base: frameRegister, Disp: q.config}, constant))
-	end := q.label()
-	if full, rest, ok := q.few(q.product.rows); ok {
-		last := q.label()
+	end := q.Label()
+	if full, rest, ok := q.Few(q.product.rows); ok {
+		last := q.Label()
 		q.integerImm(asm.CMP, q.product.height, full)
 		q.jump(asm.JL, last)
 		q.even(full)
 		q.jump(asm.JMP, end)
-		q.bind(last)
+		q.Bind(last)
 		q.even(rest)
-		q.bind(end)
+		q.Bind(end)
 		return
 	}
 	// Full blocks while at least two of them are left, then two blocks of even size, or one.
-	left, size, again := q.copyOf(q.product.height), q.general(), q.label()
+	left, size, again := q.CopyOf(q.product.height), q.General(), q.Label()
 	q.integerOp(asm.TEST, left, left)
 	q.jump(asm.JLE, end)
-	q.turns(again, q.most(q.product.rows), false, asm.NoReg, 0)
-	chosen := q.label()
-	q.setNumber(size, 2*squareRows)
+	q.Turns(again, q.Most(q.product.rows), false, asm.NoReg, 0)
+	chosen := q.Label()
+	q.SetNumber(size, 2*squareRows)
 	q.integerImm(asm.CMP, left, 4*squareRows)
 	q.jump(asm.JGE, chosen)
-	q.assign(size, left)
+	q.Assign(size, left)
 	q.integerImm(asm.CMP, left, 2*squareRows)
 	q.jump(asm.JLE, chosen)
 	q.integerImm(asm.ADD, size, 1)
 	q.builder.Emit(asm.Inst{Op: asm.SHR, Bits: 64, Args: [4]asm.Reg{size}, Imm: 1})
-	q.bind(chosen)
-	q.block(distance{register: size})
+	q.Bind(chosen)
+	q.block(lanes.Distance{Register: size})
 	q.integerOp(asm.SUB, left, size)
 	q.integerOp(asm.TEST, left, left)
 	q.jump(asm.JG, again)
-	q.bind(end)
+	q.Bind(end)
 }
 
 // even writes the blocks of n rows: all of one size, of which the last begins in the one before it.
@@ -224,9 +225,9 @@ func (q *squares) even(n int64) {
 	}
 	count := (n + 2*squareRows - 1) / (2 * squareRows)
 	size := (n + count - 1) / count
-	b := &squareBlock{squares: q, rows: known(size), height: known(size), halves: 1}
+	b := &squareBlock{squares: q, rows: lanes.Known(size), height: lanes.Known(size), halves: 1}
 	if size > squareRows {
-		b.height, b.halves = known((size+1)/2), 2
+		b.height, b.halves = lanes.Known((size+1)/2), 2
 	}
 	last := *b
 	if last.again = count*size - n; last.again > 0 {
@@ -237,19 +238,19 @@ func (q *squares) even(n int64) {
 		b.finishRows()
 	}
 	// So many blocks are computed without a return to Go.
-	whole := max(1, loopMost/(q.cost+size*int64(len(q.starts))*finishCost))
+	whole := max(1, lanes.LoopMost/(q.cost+size*int64(len(q.starts))*finishCost))
 	switch {
 	case count > whole:
-		left, some, again, inner := q.number(count), q.general(), q.label(), q.label()
-		q.turns(again, (count+whole-1)/whole, true, asm.NoReg, 0)
+		left, some, again, inner := q.Number(count), q.General(), q.Label(), q.Label()
+		q.Turns(again, (count+whole-1)/whole, true, asm.NoReg, 0)
 		b.configured(func() {
-			enough := q.label()
-			q.setNumber(some, whole)
+			enough := q.Label()
+			q.SetNumber(some, whole)
 			q.integerImm(asm.CMP, left, whole)
 			q.jump(asm.JGE, enough)
-			q.assign(some, left)
-			q.bind(enough)
-			q.turns(inner, whole, false, asm.NoReg, 0)
+			q.Assign(some, left)
+			q.Bind(enough)
+			q.Turns(inner, whole, false, asm.NoReg, 0)
 			compute(b)
 			q.integerImm(asm.SUB, some, 1)
 			q.jump(asm.JNE, inner)
@@ -275,29 +276,25 @@ const finishCost = 48
 // configured emits body between the configuration of the registers and their release, without a return to Go.
 func (b *squareBlock) configured(body func()) {
 	b.configure()
-	func() {
-		defer func(before bool) { b.standing = before }(b.standing) // body may refuse
-		b.standing = true
-		body()
-	}()
+	b.budgets.Whole(body)
 	b.builder.Emit(asm.Inst{Op: asm.TILERELEASE})
 }
 
 // block computes a block of as many rows as a register says, and moves the streams on.
-func (q *squares) block(rows distance) {
-	two, done := q.label(), q.label()
-	q.integerImm(asm.CMP, rows.register, squareRows)
+func (q *squares) block(rows lanes.Distance) {
+	two, done := q.Label(), q.Label()
+	q.integerImm(asm.CMP, rows.Register, squareRows)
 	q.jump(asm.JG, two)
 	one := &squareBlock{squares: q, rows: rows, height: rows, halves: 1}
 	one.configured(one.products)
 	q.jump(asm.JMP, done)
-	q.bind(two)
-	half := q.copyOf(rows.register)
+	q.Bind(two)
+	half := q.CopyOf(rows.Register)
 	q.integerImm(asm.ADD, half, 1)
 	q.builder.Emit(asm.Inst{Op: asm.SHR, Bits: 64, Args: [4]asm.Reg{half}, Imm: 1})
-	both := &squareBlock{squares: q, rows: rows, height: distance{register: half}, halves: 2}
+	both := &squareBlock{squares: q, rows: rows, height: lanes.Distance{Register: half}, halves: 2}
 	both.configured(both.products)
-	q.bind(done)
+	q.Bind(done)
 	both.finishRows()
 }
 
@@ -325,8 +322,8 @@ func (q *squares) configuration(height int64) []byte {
 
 // configure loads the shapes of the tile registers for the block's height.
 func (b *squareBlock) configure() {
-	if b.height.known() {
-		pool := b.code.Constant(b.configuration(b.height.fixed))
+	if b.height.Known() {
+		pool := b.code.Constant(b.configuration(b.height.Fixed))
 		b.builder.Emit(asm.Inst{Op: asm.LDTILECFG, Args: [4]asm.Reg{asm.Memory}, Mem: asm.Mem{Pool: pool}})
 		return
 	}
@@ -335,34 +332,34 @@ func (b *squareBlock) configure() {
 	if rest == 0 {
 		rest = squareRows
 	}
-	rows := b.number(0x0001_0001_0101_0101)
-	b.integerOp(asm.IMUL, rows, b.height.register)
-	b.integerOp(asm.OR, rows, b.number(squareRows<<(8*rightSquare)|rest<<(8*rightRest)))
-	b.storeWord(asm.Mem{Base: frameRegister, Disp: b.config + configRows}, rows)
+	rows := b.Number(0x0001_0001_0101_0101)
+	b.integerOp(asm.IMUL, rows, b.height.Register)
+	b.integerOp(asm.OR, rows, b.Number(squareRows<<(8*rightSquare)|rest<<(8*rightRest)))
+	b.StoreWord(asm.Mem{Base: frameRegister, Disp: b.config + configRows}, rows)
 	b.builder.Emit(asm.Inst{Op: asm.LDTILECFG, Args: [4]asm.Reg{asm.Memory},
 		Mem: asm.Mem{Base: frameRegister, Disp: b.config}})
 }
 
 // below returns the distance from a block's first row to the first of its second half, if rows are so far apart.
-func (b *squareBlock) below(row distance) distance {
-	if b.rows.known() && row.known() {
-		return known((b.rows.fixed - b.height.fixed) * row.fixed)
+func (b *squareBlock) below(row lanes.Distance) lanes.Distance {
+	if b.rows.Known() && row.Known() {
+		return lanes.Known((b.rows.Fixed - b.height.Fixed) * row.Fixed)
 	}
-	if b.rows.known() {
-		return distance{register: b.times(row.register, b.rows.fixed-b.height.fixed)}
+	if b.rows.Known() {
+		return lanes.Distance{Register: b.Times(row.Register, b.rows.Fixed-b.height.Fixed)}
 	}
-	r := b.copyOf(b.rows.register)
-	b.integerOp(asm.SUB, r, b.height.register)
-	if row.known() {
-		return distance{register: b.times(r, row.fixed)}
+	r := b.CopyOf(b.rows.Register)
+	b.integerOp(asm.SUB, r, b.height.Register)
+	if row.Known() {
+		return lanes.Distance{Register: b.Times(r, row.Fixed)}
 	}
-	b.integerOp(asm.IMUL, r, row.register)
-	return distance{register: r}
+	b.integerOp(asm.IMUL, r, row.Register)
+	return lanes.Distance{Register: r}
 }
 
 // sumRows returns the addresses of the sums of a block's halves in memory, and the distance of their rows.
 func (b *squareBlock) sumRows(s *stream) (at [2]asm.Mem, stride asm.Reg) {
-	row, base, disp := known(b.line), frameRegister, b.at
+	row, base, disp := lanes.Known(b.line), frameRegister, b.at
 	if b.line == 0 {
 		row, base, disp = s.row, b.first(s), 0
 	}
@@ -370,8 +367,8 @@ func (b *squareBlock) sumRows(s *stream) (at [2]asm.Mem, stride asm.Reg) {
 	at[0] = asm.Mem{Base: base, Index: stride, Scale: 1, Disp: disp}
 	at[1] = at[0]
 	if b.halves == 2 {
-		second := b.copyOf(base)
-		b.moveOn(second, b.below(row))
+		second := b.CopyOf(base)
+		b.MoveOn(second, b.below(row))
 		at[1].Base = second
 	}
 	return at, stride
@@ -382,17 +379,17 @@ func (b *squareBlock) first(s *stream) asm.Reg {
 	if b.again == 0 {
 		return s.at
 	}
-	r := b.copyOf(s.at)
-	b.moveOn(r, b.timesDistance(s.row, -b.again))
+	r := b.CopyOf(s.at)
+	b.MoveOn(r, b.TimesDistance(s.row, -b.again))
 	return r
 }
 
 // inRegister returns a distance in a general register.
-func (b *squareBlock) inRegister(d distance) asm.Reg {
-	if d.known() {
-		return b.number(d.fixed)
+func (b *squareBlock) inRegister(d lanes.Distance) asm.Reg {
+	if d.Known() {
+		return b.Number(d.Fixed)
 	}
-	return d.register
+	return d.Register
 }
 
 // products computes the sums, and writes them.
@@ -412,7 +409,7 @@ func (b *squareBlock) products() {
 			b.builder.Emit(asm.Inst{Op: asm.TILEZERO, Args: [4]asm.Reg{asm.T(register)}})
 		})
 		for _, m := range b.terms {
-			b.walk(m, 0, b.copyOf(b.first(m.a)), b.copyOf(m.b), b.inRegister(m.a.row), b.number(m.deepB.fixed), columns)
+			b.walk(m, 0, b.CopyOf(b.first(m.a)), b.CopyOf(m.b), b.inRegister(m.a.row), b.Number(m.deepB.Fixed), columns)
 		}
 		at, _ := b.sumRows(b.save)
 		each(at, func(register int, at asm.Mem) {
@@ -434,7 +431,7 @@ func (b *squareBlock) loop(n int64, body func()) {
 		}
 		return
 	}
-	count, again := b.number(n), b.label()
+	count, again := b.Number(n), b.Label()
 	b.wholeTurns(again, n)
 	body()
 	b.integerImm(asm.SUB, count, 1)
@@ -448,10 +445,10 @@ func (b *squareBlock) walk(m *term, level int, left, right, strideA, strideB asm
 		return
 	}
 	s := m.serial[level]
-	b.loop(s.extent.fixed, func() {
-		b.walk(m, level+1, b.copyOf(left), b.copyOf(right), strideA, strideB, columns)
-		b.moveOn(left, s.stepA)
-		b.moveOn(right, s.stepB)
+	b.loop(s.extent.Fixed, func() {
+		b.walk(m, level+1, b.CopyOf(left), b.CopyOf(right), strideA, strideB, columns)
+		b.MoveOn(left, s.stepA)
+		b.MoveOn(right, s.stepB)
 	})
 }
 
@@ -459,8 +456,8 @@ func (b *squareBlock) walk(m *term, level int, left, right, strideA, strideB asm
 func (b *squareBlock) innermost(m *term, left, right, strideA, strideB asm.Reg, columns []int64) {
 	rows := []asm.Reg{left}
 	if b.halves == 2 {
-		second := b.copyOf(left)
-		b.moveOn(second, b.below(m.a.row))
+		second := b.CopyOf(left)
+		b.MoveOn(second, b.below(m.a.row))
 		rows = append(rows, second)
 	}
 	product := m.squareProduct()
@@ -495,20 +492,20 @@ func (b *squareBlock) innermost(m *term, left, right, strideA, strideB asm.Reg, 
 		add(1, 0, a2, x)
 	}
 	const groups = squareBytes / 4
-	full, rest := m.depth.fixed/groups, m.depth.fixed%groups
+	full, rest := m.depth.Fixed/groups, m.depth.Fixed%groups
 	b.loop(full, func() {
 		if b.rest > 0 {
 			step(leftSquare, rightSquare, leftSquare, rightSquare)
 		} else {
 			step(leftSquare, rightSquare, leftRest, rightRest)
 		}
-		if 2*b.cost <= tileMost && m.deepB.fixed >= 0 && m.deepB.fixed <= mostPace {
+		if 2*b.cost <= lanes.TileMost && m.deepB.Fixed >= 0 && m.deepB.Fixed <= mostPace {
 			b.fetchColumns(m, right, columns)
 		}
 		for _, r := range rows {
-			b.moveOn(r, known(squareBytes))
+			b.MoveOn(r, lanes.Known(squareBytes))
 		}
-		b.moveOn(right, known(groups*m.deepB.fixed))
+		b.MoveOn(right, lanes.Known(groups*m.deepB.Fixed))
 	})
 	if rest > 0 {
 		step(leftRest, rightRest, leftRest, rightRest)
@@ -522,7 +519,7 @@ func (b *squareBlock) fetchColumns(m *term, right asm.Reg, columns []int64) {
 	begin, end := 4*columns[0], 4*(columns[len(columns)-1]+b.width)
 	for group := range int64(groups) {
 		for line := begin; line < end; line += 64 {
-			at := asm.Mem{Base: right, Disp: int32((2*groups+group)*m.deepB.fixed + line)}
+			at := asm.Mem{Base: right, Disp: int32((2*groups+group)*m.deepB.Fixed + line)}
 			b.builder.Emit(asm.Inst{Op: asm.PREFETCHT0, Args: [4]asm.Reg{asm.Memory}, Mem: at})
 		}
 	}

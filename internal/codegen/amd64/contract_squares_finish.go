@@ -2,6 +2,7 @@ package amd64
 
 import (
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
+	"github.com/weirml/weir/internal/codegen/lanes"
 )
 
 // squareProduct returns the instruction that multiplies a term's squares.
@@ -25,27 +26,28 @@ func (m *term) squareProduct() asm.Op {
 func (b *squareBlock) finishRows() {
 	if b.line == 0 {
 		for _, s := range b.streams {
-			if b.rows.known() {
-				b.moveOn(s.at, b.timesDistance(s.row, b.rows.fixed-b.again))
+			if b.rows.Known() {
+				b.MoveOn(s.at, b.TimesDistance(s.row, b.rows.Fixed-b.again))
 				continue
 			}
-			r := b.copyOf(b.rows.register)
-			if s.row.known() {
-				r = b.times(r, s.row.fixed)
+			r := b.CopyOf(b.rows.Register)
+			if s.row.Known() {
+				r = b.Times(r, s.row.Fixed)
 			} else {
-				b.integerOp(asm.IMUL, r, s.row.register)
+				b.integerOp(asm.IMUL, r, s.row.Register)
 			}
-			b.moveOn(s.at, distance{register: r})
+			b.MoveOn(s.at, lanes.Distance{Register: r})
 		}
 		return
 	}
 	n := b.line / b.ops.size
-	lanes := b.isa.lanesOf(b.ops)
-	vectors := int((n + lanes - 1) / lanes)
-	from := &stream{at: b.copyOf(frameRegister), row: known(b.line)}
+	perVector := b.isa.lanesOf(b.ops)
+	vectors := int((n + perVector - 1) / perVector)
+	from := &stream{at: b.CopyOf(frameRegister), row: lanes.Known(b.line)}
 	b.integerImm(asm.ADD, from.at, int64(b.at)+b.again*b.line)
 	some := func(rows int) {
-		t := &registerTile{emitter: b.emitter, isa: b.isa, ops: b.ops, rows: rows, vectors: vectors, part: known(n % lanes),
+		t := &registerTile{machine: b.machine, isa: b.isa, ops: b.ops, rows: rows, vectors: vectors,
+			part:  lanes.Known(n % perVector),
 			whole: b.whole}
 		t.begin()
 		if b.cleared {
@@ -61,16 +63,16 @@ func (b *squareBlock) finishRows() {
 		}
 		b.finish(t)
 		for _, s := range append([]*stream{from}, b.streams...) {
-			t.moveOn(s.at, t.timesDistance(s.row, int64(rows)))
+			t.MoveOn(s.at, t.TimesDistance(s.row, int64(rows)))
 		}
 	}
-	if !b.rows.known() {
-		b.repeatAtMost(b.rows, 2*squareRows, func() { some(1) })
+	if !b.rows.Known() {
+		b.RepeatAtMost(b.rows, 2*squareRows, func() { some(1) })
 		return
 	}
 	most := mostTileRows(b.ops.registers(b.isa), vectors, mostFinishRows)
-	evenRows(b.rows.fixed-b.again, max(most, 1), func(count int64, rows int) {
-		b.repeat(known(count), func() { some(rows) })
+	lanes.EvenRows(b.rows.Fixed-b.again, max(most, 1), func(count int64, rows int) {
+		b.Repeat(lanes.Known(count), func() { some(rows) })
 	})
 }
 

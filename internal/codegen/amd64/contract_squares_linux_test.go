@@ -8,7 +8,9 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/weirml/weir/internal/codegen/lanes"
 	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/loop"
 )
 
 // squareCases returns random products for the tile registers.
@@ -66,8 +68,10 @@ func TestSquares(t *testing.T) {
 			t.Run(c.String(), func(t *testing.T) {
 				c.agree(t, h)
 				k, _ := c.kernel()
-				code, reason := compile(k, isaOf(h.Machine))
-				has := code != nil && slices.ContainsFunc(code.nests, func(n nest) bool { return bytes.Contains(n.code, release) })
+				code, reason := lanes.CompileKernel(k, &loop.Module{}, &compiler{new(workspace), isaOf(h.Machine)})
+				has := code != nil && slices.ContainsFunc(code.Nests, func(n lanes.Nest) bool {
+					return bytes.Contains(n.Code, release)
+				})
 				if used && !has && !c.dynamic {
 					t.Error("no tile registers: ", reason)
 				}

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
+	"github.com/weirml/weir/internal/codegen/lanes"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
@@ -14,8 +15,8 @@ import (
 // sumExpressions computes simple expressions of a tile's sums in their registers. It refuses other expressions, and
 // those for which there are too few registers.
 type sumExpressions struct {
-	group     *contractionGroup
-	nest      nestOfSums
+	group     *lanes.ContractionGroup
+	nest      lanes.NestOfSums
 	dtype     dtype.DType
 	locations map[any]location // of loads and stores
 	lets      map[string]asm.Reg
@@ -29,38 +30,38 @@ type location struct {
 	lanes  bool
 	narrow *operandForm // the form of elements that registers hold as f32 or i32; nil if they are as wide as sums
 	turned bool         // rows are adjacent, and columns have this distance
-	column distance
+	column lanes.Distance
 	far    bool // of a store: in memory that is too large for the caches
 }
 
 // expressions prepares a nest's loads and stores.
-func (p *product) expressions(g *contractionGroup, n nestOfSums) *sumExpressions {
-	x := &sumExpressions{group: g, nest: n, dtype: g.local.DType, locations: map[any]location{}}
+func (p *product) expressions(g *lanes.ContractionGroup, n lanes.NestOfSums) *sumExpressions {
+	x := &sumExpressions{group: g, nest: n, dtype: g.Local.DType, locations: map[any]location{}}
 	reads := 0
-	for _, s := range n.body {
+	for _, s := range n.Body {
 		for _, v := range loop.Values(s) {
 			loop.WalkExpr(v, func(v loop.Expr) {
 				l, ok := v.(*loop.Load)
 				switch {
 				case !ok:
-				case l.From == g.local.Name:
+				case l.From == g.Local.Name:
 					reads++
 				case l.Mask != nil:
-					refuse("a masked load")
+					lanes.Refuse("a masked load")
 				default:
 					x.locations[l] = p.locationOf(x, l.From, l.Index)
 				}
 			})
 		}
-		if s, ok := s.(*loop.Store); ok && s.To != g.local.Name {
+		if s, ok := s.(*loop.Store); ok && s.To != g.Local.Name {
 			if s.Mask != nil {
-				refuse("a masked store")
+				lanes.Refuse("a masked store")
 			}
 			at := p.locationOfStore(x, n, s)
-			if at.narrow != nil && !(at.narrow.high && p.isa.masks || p.k.memory(s.To).dtype.IsInt()) {
-				refuse("elements of %s made of sums", p.k.memory(s.To).dtype)
+			if at.narrow != nil && !(at.narrow.high && p.isa.masks || p.Kernel.Memory(s.To).DType.IsInt()) {
+				lanes.Refuse("elements of %s made of sums", p.Kernel.Memory(s.To).DType)
 			}
-			at.lanes, at.far = true, !at.turned && at.stream.row.known() && p.exceeds(s.To, farBytes)
+			at.lanes, at.far = true, !at.turned && at.stream.row.Known() && p.exceeds(s.To, farBytes)
 			x.locations[s] = at
 			x.once = !at.turned
 		}
@@ -75,13 +76,13 @@ const farBytes = 1 << 20
 
 // exceeds reports whether a parameter may have more bytes than the given number, as far as its extents are known.
 func (p *product) exceeds(buffer string, bytes float64) bool {
-	m := p.k.memory(buffer)
-	if m.param == nil {
+	m := p.Kernel.Memory(buffer)
+	if m.Param == nil {
 		return false
 	}
-	size := float64(m.dtype.Bits()) / 8
-	for _, extent := range m.shape {
-		_, most := p.k.ranges.Bounds(extent)
+	size := float64(m.DType.Bits()) / 8
+	for _, extent := range m.Shape {
+		_, most := p.Kernel.Ranges.Bounds(extent)
 		size *= float64(most)
 	}
 	return size > bytes
@@ -89,69 +90,69 @@ func (p *product) exceeds(buffer string, bytes float64) bool {
 
 // locationOfStore returns the location of a store. Only the last store may have columns that are not adjacent: nothing
 // reads the sums after it.
-func (p *product) locationOfStore(x *sumExpressions, n nestOfSums, s *loop.Store) location {
-	m := p.k.memory(s.To)
-	ops := elements[m.dtype]
-	down, across, offset := p.stepsOf(x, m.offset(s.Index))
+func (p *product) locationOfStore(x *sumExpressions, n lanes.NestOfSums, s *loop.Store) location {
+	m := p.Kernel.Memory(s.To)
+	ops := elements[m.DType]
+	down, across, offset := p.stepsOf(x, m.Offset(s.Index))
 	step, fixed := across.Const()
-	if n.column.None() || n.row.None() || fixed && (step == 0 || step == 1) || !isOne(down) || ops == nil ||
+	if n.Column.None() || n.Row.None() || fixed && (step == 0 || step == 1) || !lanes.IsOne(down) || ops == nil ||
 		ops.size != 4 || p.ops.size != 4 {
 		at := p.locationOf(x, s.To, s.Index)
-		if !at.lanes && !n.column.None() {
-			refuse("a store of columns that are not adjacent")
+		if !at.lanes && !n.Column.None() {
+			lanes.Refuse("a store of columns that are not adjacent")
 		}
 		return at
 	}
-	if s != n.body[len(n.body)-1] {
-		refuse("a store of columns that are not adjacent, and another after it")
+	if s != n.Body[len(n.Body)-1] {
+		lanes.Refuse("a store of columns that are not adjacent, and another after it")
 	}
-	return location{stream: p.stream(s.To, offset, known(p.ops.size)), turned: true,
-		column: p.distance(across, p.ops.size)}
+	return location{stream: p.stream(s.To, offset, lanes.Known(p.ops.size)), turned: true,
+		column: p.Distance(across, p.ops.size)}
 }
 
 // stepsOf splits an offset into its steps along a nest's rows and columns, and the rest.
 func (p *product) stepsOf(x *sumExpressions, offset sym.Expr) (down, across, rest sym.Expr) {
-	offset = p.resolve(offset)
+	offset = p.Resolve(offset)
 	take := func(variable sym.Name, coef *sym.Expr) {
 		if variable.None() {
 			return
 		}
 		factor, rest, ok := offset.Linear(variable)
 		if !ok {
-			refuse("%s does not move evenly with %s", offset, variable)
+			lanes.Refuse("%s does not move evenly with %s", offset, variable)
 		}
 		*coef, offset = factor, rest
 	}
 	down, across = sym.Const(0), sym.Const(0)
-	take(x.nest.column, &across)
-	take(x.nest.row, &down)
+	take(x.nest.Column, &across)
+	take(x.nest.Row, &down)
 	return down, across, offset
 }
 
 // locationOf returns the location of an access; it refuses columns with a step other than 0 or 1.
 func (p *product) locationOf(x *sumExpressions, buffer string, index []sym.Expr) location {
-	m := p.k.memory(buffer)
+	m := p.Kernel.Memory(buffer)
 	size, narrow := p.ops.size, (*operandForm)(nil)
-	if ops := elements[m.dtype]; ops == nil || ops.size != size {
-		if narrow = integerForms[m.dtype]; m.dtype.IsFloat() {
-			narrow = floatForms[m.dtype]
+	if ops := elements[m.DType]; ops == nil || ops.size != size {
+		if narrow = integerForms[m.DType]; m.DType.IsFloat() {
+			narrow = floatForms[m.DType]
 		}
 		if narrow == nil || size != 4 {
-			refuse("elements of %s among sums of %s", m.dtype, x.dtype)
+			lanes.Refuse("elements of %s among sums of %s", m.DType, x.dtype)
 		}
 		size = narrow.size
 	}
-	down, across, offset := p.stepsOf(x, m.offset(index))
+	down, across, offset := p.stepsOf(x, m.Offset(index))
 	step, ok := across.Const()
 	if !ok || step != 0 && step != 1 {
-		refuse("columns of %%%s that are not adjacent", buffer)
+		lanes.Refuse("columns of %%%s that are not adjacent", buffer)
 	}
 	for _, name := range down.Vars() {
-		if name == x.nest.column {
-			refuse("rows of %%%s that differ by column", buffer)
+		if name == x.nest.Column {
+			lanes.Refuse("rows of %%%s that differ by column", buffer)
 		}
 	}
-	return location{stream: p.stream(buffer, offset, p.distance(down, size)), lanes: step == 1, narrow: narrow}
+	return location{stream: p.stream(buffer, offset, p.Distance(down, size)), lanes: step == 1, narrow: narrow}
 }
 
 // fill sets all sums to their first value.
@@ -170,7 +171,7 @@ func (x *sumExpressions) fill(t *registerTile, v loop.Expr) {
 // fetch emits prefetches of the lines of a large buffer that the nest writes, so that they arrive while a tile's
 // products are added up.
 func (x *sumExpressions) fetch(t *registerTile) {
-	for _, s := range x.nest.body {
+	for _, s := range x.nest.Body {
 		s, ok := s.(*loop.Store)
 		if !ok {
 			continue
@@ -186,7 +187,7 @@ func (x *sumExpressions) fetch(t *registerTile) {
 		for row := range t.rows {
 			for at := int64(0); at < int64(t.vectors)*t.lanes()*line; at += 64 {
 				t.Emit(asm.Inst{Op: asm.PREFETCHW, Args: [4]asm.Reg{asm.Memory},
-					Mem: asm.Mem{Base: p.stream.at, Disp: t.disp(int64(row)*p.stream.row.fixed + at)}})
+					Mem: asm.Mem{Base: p.stream.at, Disp: t.disp(int64(row)*p.stream.row.Fixed + at)}})
 			}
 		}
 	}
@@ -199,7 +200,7 @@ func (x *sumExpressions) run(t *registerTile) {
 		for vector := range t.vectors {
 			x.lets = map[string]asm.Reg{}
 			var owned []asm.Reg
-			for _, s := range x.nest.body {
+			for _, s := range x.nest.Body {
 				switch s := s.(type) {
 				case *loop.Let:
 					r, own := x.value(t, s.X, row, vector, at)
@@ -212,10 +213,10 @@ func (x *sumExpressions) run(t *registerTile) {
 					bf16 := p.narrow != nil && p.narrow.high
 					if c, ok := v.(*loop.Cast); ok && bf16 {
 						if v = c.X; c.Type != dtype.BF16 || v.DType() != dtype.F32 {
-							refuse("a conversion of sums to %s", c.Type)
+							lanes.Refuse("a conversion of sums to %s", c.Type)
 						}
 					} else if bf16 {
-						refuse("a copy among sums")
+						lanes.Refuse("a copy among sums")
 					}
 					r, own := x.value(t, v, row, vector, at)
 					if p.turned {
@@ -249,17 +250,17 @@ func (x *sumExpressions) eachRow(t *registerTile, do func(row int, at func(*stre
 	var order []*stream
 	for row := range t.rows {
 		do(row, func(s *stream) asm.Mem {
-			if s.row.known() {
-				return asm.Mem{Base: s.at, Disp: t.disp(int64(row) * s.row.fixed)}
+			if s.row.Known() {
+				return asm.Mem{Base: s.at, Disp: t.disp(int64(row) * s.row.Fixed)}
 			}
 			if moving[s] == asm.NoReg {
-				moving[s] = t.copyOf(s.at)
+				moving[s] = t.CopyOf(s.at)
 				order = append(order, s)
 			}
 			return asm.Mem{Base: moving[s]}
 		})
 		for _, s := range order {
-			t.moveOn(moving[s], s.row)
+			t.MoveOn(moving[s], s.row)
 		}
 	}
 }
@@ -277,9 +278,9 @@ func (t *registerTile) storeBF16(at asm.Mem, vector int, r asm.Reg) {
 	if t.partial(vector) && !t.whole {
 		mask = t.mask
 	}
-	end := t.label()
+	end := t.Label()
 	if t.isa.bf16 > 0 {
-		slow := t.label()
+		slow := t.Label()
 		small := t.maskRegister()
 		t.Emit(asm.Inst{Op: asm.VFPCLASSPS, Bits: bits, Args: [4]asm.Reg{small, r}, Imm: subnormal})
 		t.Emit(asm.Inst{Op: asm.KORTESTW, Args: [4]asm.Reg{small, small}})
@@ -287,7 +288,7 @@ func (t *registerTile) storeBF16(at asm.Mem, vector int, r asm.Reg) {
 		t.wide(asm.VCVTNEPS2BF16, to, r)
 		t.Emit(asm.Inst{Op: asm.VMOVDQU16, Bits: bits / 2, Args: [4]asm.Reg{asm.Memory, to}, Mem: at, Mask: mask})
 		t.jump(asm.JMP, end)
-		t.bind(slow)
+		t.Bind(slow)
 	}
 	all := func(v uint32) asm.Mem {
 		return asm.Mem{Pool: t.code.Constant(bytes.Repeat(binary.LittleEndian.AppendUint32(nil, v), t.isa.lanes))}
@@ -305,7 +306,7 @@ func (t *registerTile) storeBF16(at asm.Mem, vector int, r asm.Reg) {
 	t.Emit(asm.Inst{Op: asm.VPORD, Bits: bits, Args: [4]asm.Reg{to, r, asm.Memory}, Mem: all(0x40 << 16), Mask: nan})
 	shift()
 	t.Emit(asm.Inst{Op: asm.VPMOVDW, Bits: bits, Args: [4]asm.Reg{asm.Memory, to}, Mem: at, Mask: mask})
-	t.bind(end)
+	t.Bind(end)
 	t.give(to)
 }
 
@@ -326,7 +327,7 @@ func (x *sumExpressions) value(t *registerTile, v loop.Expr, row, vector int, at
 			return r, false
 		}
 	case *loop.Load:
-		if v.From == x.group.local.Name {
+		if v.From == x.group.Local.Name {
 			return t.sum(row, vector), x.once
 		}
 		r = t.take()
@@ -350,7 +351,7 @@ func (x *sumExpressions) value(t *registerTile, v loop.Expr, row, vector int, at
 	case *loop.Select:
 		return x.choice(t, v, row, vector, at)
 	}
-	refuse("an expression of sums of type %T", v)
+	lanes.Refuse("an expression of sums of type %T", v)
 	return asm.NoReg, false
 }
 
@@ -358,7 +359,7 @@ func (x *sumExpressions) value(t *registerTile, v loop.Expr, row, vector int, at
 func (x *sumExpressions) opsOf(t *registerTile, v loop.Expr) *elementOps {
 	ops := elements[v.DType()]
 	if ops == nil || ops.size != t.ops.size {
-		refuse("%s among sums of %s", v.DType(), x.dtype)
+		lanes.Refuse("%s among sums of %s", v.DType(), x.dtype)
 	}
 	return ops
 }
@@ -394,11 +395,11 @@ func (x *sumExpressions) unary(t *registerTile, v *loop.Unary, row, vector int, 
 	bool) {
 	mode, rounds := roundings[v.Op]
 	if !rounds && v.Op != loop.Neg && v.Op != loop.Abs && v.Op != loop.Sqrt {
-		refuse("%s of sums", v.Op)
+		lanes.Refuse("%s of sums", v.Op)
 	}
 	ops := x.opsOf(t, v)
 	if v.DType().IsInt() {
-		refuse("%s of sums of %s", v.Op, v.DType())
+		lanes.Refuse("%s of sums of %s", v.Op, v.DType())
 	}
 	from, own := x.value(t, v.X, row, vector, at)
 	to := t.result(from, own)
@@ -436,7 +437,7 @@ func (x *sumExpressions) binary(t *registerTile, v *loop.Binary, row, vector int
 		// The machine gives the second operand if one is NaN, so the operand that can be NaN must be the second.
 		if !numberOf(left) {
 			if left, right = right, left; !numberOf(left) {
-				refuse("the maximum or minimum of two sums")
+				lanes.Refuse("the maximum or minimum of two sums")
 			}
 		}
 		if zeroOf(left, v.Op == loop.Min) {
@@ -444,7 +445,7 @@ func (x *sumExpressions) binary(t *registerTile, v *loop.Binary, row, vector int
 		}
 	}
 	if op == asm.NoOp {
-		refuse("%s of sums of %s", v.Op, v.DType())
+		lanes.Refuse("%s of sums of %s", v.Op, v.DType())
 	}
 	if v.DType().IsInt() && (v.Op == loop.Add || v.Op == loop.Sub) && zeroInt(right) {
 		return x.value(t, left, row, vector, at)
@@ -486,11 +487,11 @@ func (x *sumExpressions) choice(t *registerTile, v *loop.Select, row, vector int
 	bool) {
 	c, ok := v.Cond.(*loop.Binary)
 	if !ok {
-		refuse("a choice among sums by an expression of type %T", v.Cond)
+		lanes.Refuse("a choice among sums by an expression of type %T", v.Cond)
 	}
 	p, ok := predicates[c.Op]
 	if !ok || !c.X.DType().IsFloat() || !v.DType().IsFloat() {
-		refuse("a choice of %s among sums by %s of %s", v.DType(), c.Op, c.X.DType())
+		lanes.Refuse("a choice of %s among sums by %s of %s", v.DType(), c.Op, c.X.DType())
 	}
 	x.opsOf(t, c.X)
 	x.opsOf(t, v)
@@ -556,7 +557,7 @@ func (t *registerTile) blend(to, mask, yes, no asm.Reg) {
 func (x *sumExpressions) besideZero(t *registerTile, op loop.BinaryOp, in asm.Op, zero, v loop.Expr, row, vector int,
 	at func(*stream) asm.Mem) (asm.Reg, bool) {
 	if op == loop.Min {
-		refuse("the lesser of sums and −0")
+		lanes.Refuse("the lesser of sums and −0")
 	}
 	from, own := x.value(t, v, row, vector, at)
 	to := t.take()

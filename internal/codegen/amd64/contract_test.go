@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirml/weir/internal/codegen/amd64/call"
 	"github.com/weirml/weir/internal/codegen/kerneltest"
+	"github.com/weirml/weir/internal/codegen/lanes"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
@@ -18,19 +19,19 @@ import (
 )
 
 // compiled makes a kernel's code executable until the test ends.
-func compiled(t testing.TB, k *loop.Kernel, i *isa) *kernel {
+func compiled(t testing.TB, k *loop.Kernel, i *isa) *lanes.Kernel {
 	t.Helper()
 	if !call.Supported || !target.Host(1).Has("avx2") {
 		t.Skip("the processor has no AVX2")
 	}
-	c, reason := compile(k, i)
+	c, reason := lanes.CompileKernel(k, &loop.Module{}, &compiler{new(workspace), i})
 	if c == nil {
 		t.Fatalf("%s\n%s", reason, k)
 	}
-	r := &routines{}
-	r.add(c)
-	r.seal()
-	block, err := r.load("test")
+	r := &lanes.Routines{}
+	r.Add(c)
+	r.Seal()
+	block, err := r.Load("test")
 	if err != nil {
 		t.Skip("the system gives no executable pages: ", err)
 	}
@@ -55,8 +56,8 @@ func TestBF16Sums(t *testing.T) {
 				}
 				k, dims := c.kernel()
 				code := compiled(t, k, isaOf(h.Machine))
-				if len(code.slower) > 0 {
-					t.Error(code.slower)
+				if len(code.Slower) > 0 {
+					t.Error(code.Slower)
 				}
 				list := operandsOf(t, k, dims, 3)
 				for _, x := range list[:3] { // all sums are 0, so that the results are the residuals
@@ -118,7 +119,7 @@ func operandsOf(t testing.TB, k *loop.Kernel, dims map[sym.Name]int64, seed int6
 }
 
 // bound returns a function that runs a kernel on the given tensors.
-func bound(t testing.TB, c *kernel, k *loop.Kernel, list []*tensor.Tensor, dims map[sym.Name]int64) func() {
+func bound(t testing.TB, c *lanes.Kernel, k *loop.Kernel, list []*tensor.Tensor, dims map[sym.Name]int64) func() {
 	t.Helper()
 	args := &target.Args{}
 	for _, x := range list {
@@ -237,9 +238,9 @@ func TestRaggedBlocks(t *testing.T) {
 			b.Serial("d", depth.CeilDiv(block), func(d sym.Expr) {
 				first := d.Mul(block)
 				b.Contract(sym.Const(7), sym.Const(19), block.Min(depth.Sub(first)),
-					acc.Tile(constants(0, 0), unitIndex(2, 0), unitIndex(2, 1)),
-					x.Tile([]sym.Expr{first, zero}, unitIndex(2, 1), unitIndex(2, 0)),
-					w.Tile([]sym.Expr{first, zero}, unitIndex(2, 0), unitIndex(2, 1)))
+					acc.Tile(constants(0, 0), lanes.UnitIndex(2, 0), lanes.UnitIndex(2, 1)),
+					x.Tile([]sym.Expr{first, zero}, lanes.UnitIndex(2, 1), lanes.UnitIndex(2, 0)),
+					w.Tile([]sym.Expr{first, zero}, lanes.UnitIndex(2, 0), lanes.UnitIndex(2, 1)))
 			})
 			nest(func(i, j sym.Expr) { b.Store(y, []sym.Expr{i, j}, acc.Load(i, j)) })
 		})

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
+	"github.com/weirml/weir/internal/codegen/lanes"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/target"
 )
@@ -70,72 +71,10 @@ func wholeNumbers(least, greatest asm.Op) *elementOps {
 		add:     asm.VPADDD, sub: asm.VPSUBD, mul: asm.VPMULLD, min: least, max: greatest, xor: asm.VXORPS}
 }
 
-// distance is a number of bytes or iterations, constant or in a register.
-type distance struct {
-	fixed    int64
-	register asm.Reg // NoReg: fixed
-}
-
-// known returns a constant distance.
-func known(v int64) distance { return distance{fixed: v} }
-
-// known reports whether a distance is constant.
-func (d distance) known() bool { return d.register == asm.NoReg }
-
-// is reports whether a distance is the constant v.
-func (d distance) is(v int64) bool { return d.known() && d.fixed == v }
-
-// moveOn adds a distance to a register.
-func (b *builder) moveOn(r asm.Reg, d distance) {
-	switch {
-	case !d.known():
-		b.integerOp(asm.ADD, r, d.register)
-	case d.fixed != 0:
-		b.integerImm(asm.ADD, r, d.fixed)
-	}
-}
-
-// timesDistance returns n times a distance.
-func (b *builder) timesDistance(d distance, n int64) distance {
-	if d.known() {
-		return known(d.fixed * n)
-	}
-	return distance{register: b.times(d.register, n)}
-}
-
-// repeat emits code that runs body n times: in a loop, if n is more than 1. A number in a register may be 0 or less.
-func (b *builder) repeat(n distance, body func()) { b.repeatAtMost(n, unbounded, body) }
-
-// repeatAtMost is repeat for a number of at most most.
-func (b *builder) repeatAtMost(n distance, most int64, body func()) {
-	if n.known() && n.fixed <= 1 {
-		if n.fixed == 1 {
-			body()
-		}
-		return
-	}
-	count, again, end := b.general(), b.label(), b.label()
-	if n.known() {
-		b.setNumber(count, n.fixed)
-	} else {
-		b.assign(count, n.register)
-		b.integerOp(asm.TEST, count, count)
-		b.jump(asm.JLE, end)
-	}
-	if n.known() {
-		most = n.fixed
-	}
-	b.turns(again, most, n.known(), count, 1)
-	body()
-	b.integerImm(asm.SUB, count, 1)
-	b.jump(asm.JNE, again)
-	b.bind(end)
-}
-
 // stream is memory of which a tile reads or writes a row for each row of its own.
 type stream struct {
 	from, at asm.Reg // the address of its beginning, and of the tile's first row
-	row      distance
+	row      lanes.Distance
 }
 
 // term is a sum of products: K of them, for every iteration of the serial loops around.
@@ -144,12 +83,12 @@ type term struct {
 	kind         string // of operands for tile registers; see squareKind
 	formA, formB *operandForm
 	dot          *dot
-	b            asm.Reg  // the right operand's address
-	deepA, deepB distance // bytes from a step of the sum to the next
-	depth        distance // steps
-	serial       []serial // outermost first
-	packed       bool     // the right operand's steps are contiguous in memory, in full cache lines
-	room         int64    // columns that may be read at every step, used or not
+	b            asm.Reg        // the right operand's address
+	deepA, deepB lanes.Distance // bytes from a step of the sum to the next
+	depth        lanes.Distance // steps
+	serial       []serial       // outermost first
+	packed       bool           // the right operand's steps are contiguous in memory, in full cache lines
+	room         int64          // columns that may be read at every step, used or not
 	// ahead moves through the next panel while this one's tiles are computed; NoReg if none does
 	ahead asm.Reg
 	pace  int64 // its bytes in a round
@@ -157,30 +96,30 @@ type term struct {
 
 // serial is a loop around a contraction.
 type serial struct {
-	extent, stepA, stepB distance
+	extent, stepA, stepB lanes.Distance
 }
 
 // lookAhead emits prefetches of the next panel of packed columns into the second-level cache, spread evenly over this
 // panel's tiles: without them the first tile of each panel would wait for memory. It assumes that the next panel, if
 // there is one, follows this one in memory.
-func (t *term) lookAhead(b *builder, tiles int64) {
+func (t *term) lookAhead(e *machine, tiles int64) {
 	t.ahead = asm.NoReg
-	if !t.packed || !t.depth.known() || !t.deepB.known() || t.depth.fixed < unrolled || tiles < 2 {
+	if !t.packed || !t.depth.Known() || !t.deepB.Known() || t.depth.Fixed < unrolled || tiles < 2 {
 		return
 	}
-	panel, inside := t.depth.fixed*t.deepB.fixed, int64(1)
+	panel, inside := t.depth.Fixed*t.deepB.Fixed, int64(1)
 	for _, s := range t.serial {
-		if !s.extent.known() || s.extent.fixed > mostAhead/inside {
+		if !s.extent.Known() || s.extent.Fixed > mostAhead/inside {
 			return
 		}
-		inside = max(inside*s.extent.fixed, 1)
+		inside = max(inside*s.extent.Fixed, 1)
 	}
-	rounds := min(tiles, mostAhead) * (t.depth.fixed / unrolled)
+	rounds := min(tiles, mostAhead) * (t.depth.Fixed / unrolled)
 	if (panel+rounds-1)/rounds > mostPace {
 		return
 	}
-	t.ahead = b.copyOf(t.b)
-	b.moveOn(t.ahead, known(panel*inside))
+	t.ahead = e.CopyOf(t.b)
+	e.MoveOn(t.ahead, lanes.Known(panel*inside))
 	t.pace = (panel + rounds - 1) / rounds
 }
 
@@ -194,24 +133,24 @@ const (
 func (t *term) merge() {
 	for n := len(t.serial); n > 0; n = len(t.serial) {
 		s := t.serial[n-1]
-		if !t.depth.known() || !s.extent.known() || !t.deepA.known() || !t.deepB.known() ||
-			t.depth.fixed > math.MaxInt32/max(s.extent.fixed, 1) || !s.stepA.is(t.depth.fixed*t.deepA.fixed) ||
-			!s.stepB.is(t.depth.fixed*t.deepB.fixed) {
+		if !t.depth.Known() || !s.extent.Known() || !t.deepA.Known() || !t.deepB.Known() ||
+			t.depth.Fixed > math.MaxInt32/max(s.extent.Fixed, 1) || !s.stepA.Is(t.depth.Fixed*t.deepA.Fixed) ||
+			!s.stepB.Is(t.depth.Fixed*t.deepB.Fixed) {
 			return
 		}
-		t.depth.fixed *= s.extent.fixed
+		t.depth.Fixed *= s.extent.Fixed
 		t.serial = t.serial[:n-1]
 	}
 }
 
 // registerTile is a tile that is being emitted.
 type registerTile struct {
-	*emitter
+	*machine
 	isa           *isa // of its vectors
 	ops           *elementOps
 	rows, vectors int
-	part          distance // lanes of the last vector; 0: all
-	whole         bool     // all lanes may be written
+	part          lanes.Distance // lanes of the last vector; 0: all
+	whole         bool           // all lanes may be written
 	spare         []asm.Reg
 	mask          asm.Reg // of the last vector's lanes, after it was made
 }
@@ -252,7 +191,7 @@ func (t *registerTile) begin() {
 // take returns a spare register, which give makes spare again.
 func (t *registerTile) take() asm.Reg {
 	if len(t.spare) == 0 {
-		refuse("an expression of sums that needs many registers")
+		lanes.Refuse("an expression of sums that needs many registers")
 	}
 	r := t.spare[len(t.spare)-1]
 	t.spare = t.spare[:len(t.spare)-1]
@@ -271,14 +210,14 @@ func (t *registerTile) clear() {
 
 // partial reports whether a vector is the last one and lacks some lanes.
 func (t *registerTile) partial(vector int) bool {
-	return vector == t.vectors-1 && (!t.part.known() || t.part.fixed != 0)
+	return vector == t.vectors-1 && (!t.part.Known() || t.part.Fixed != 0)
 }
 
 // loadMask puts the mask of the last vector's lanes into a vector register, on machines without opmasks.
 func (t *registerTile) loadMask(r asm.Reg) {
-	if t.part.known() {
+	if t.part.Known() {
 		bytes := make([]byte, t.isa.bits/8)
-		for i := range t.part.fixed * t.ops.size {
+		for i := range t.part.Fixed * t.ops.size {
 			bytes[i] = 0xff
 		}
 		t.wideFrom(asm.VMOVUPS, asm.Mem{Pool: t.code.Constant(bytes)}, r)
@@ -296,19 +235,19 @@ func (t *registerTile) loadMask(r asm.Reg) {
 	if t.ops.size == 8 {
 		broadcast, from = asm.VPBROADCASTQ, asm.VMOVQ
 	}
-	t.Emit(asm.Inst{Op: from, Args: [4]asm.Reg{r, t.part.register}})
+	t.Emit(asm.Inst{Op: from, Args: [4]asm.Reg{r, t.part.Register}})
 	t.wide(broadcast, r, r)
 	t.wideFrom(t.ops.compare, asm.Mem{Pool: t.code.Constant(counts)}, r, r)
 }
 
 // opmask makes the mask of the last vector's lanes on machines that have opmasks.
 func (t *registerTile) opmask() {
-	bits := t.general()
-	if t.part.known() {
-		t.setNumber(bits, 1<<t.part.fixed-1)
+	bits := t.General()
+	if t.part.Known() {
+		t.SetNumber(bits, 1<<t.part.Fixed-1)
 	} else {
-		t.setNumber(bits, -1)
-		t.Emit(asm.Inst{Op: asm.BZHI, Bits: 64, Args: [4]asm.Reg{bits, bits, t.part.register}})
+		t.SetNumber(bits, -1)
+		t.Emit(asm.Inst{Op: asm.BZHI, Bits: 64, Args: [4]asm.Reg{bits, bits, t.part.Register}})
 	}
 	t.mask = t.maskRegister()
 	t.Emit(asm.Inst{Op: asm.KMOVW, Args: [4]asm.Reg{t.mask, bits}})
@@ -350,7 +289,7 @@ func (t *registerTile) storeLanes(at asm.Mem, vector int, r asm.Reg) {
 // products adds a term's products to the sums.
 func (t *registerTile) products(m *term) {
 	t.beginShifted(m)
-	t.walk(m, 0, t.copyOf(m.a.at), t.copyOf(m.b))
+	t.walk(m, 0, t.CopyOf(m.a.at), t.CopyOf(m.b))
 	t.endShifted(m)
 }
 
@@ -362,43 +301,43 @@ func (t *registerTile) walk(m *term, level int, a, b asm.Reg) {
 	}
 	s := m.serial[level]
 	insideA, insideB := m.advance(level + 1)
-	onA, onB := s.stepA.known() && insideA.is(s.stepA.fixed), s.stepB.known() && insideB.is(s.stepB.fixed)
-	t.repeat(s.extent, func() {
+	onA, onB := s.stepA.Known() && insideA.Is(s.stepA.Fixed), s.stepB.Known() && insideB.Is(s.stepB.Fixed)
+	t.Repeat(s.extent, func() {
 		innerA, innerB := a, b
 		if !onA {
-			innerA = t.copyOf(a)
+			innerA = t.CopyOf(a)
 		}
 		if !onB {
-			innerB = t.copyOf(b)
+			innerB = t.CopyOf(b)
 		}
 		t.walk(m, level+1, innerA, innerB)
 		if !onA {
-			t.moveOn(a, s.stepA)
+			t.MoveOn(a, s.stepA)
 		}
 		if !onB {
-			t.moveOn(b, s.stepB)
+			t.MoveOn(b, s.stepB)
 		}
 	})
 }
 
 // advance returns the distance by which the loops from a level inward move the pointers.
-func (m *term) advance(level int) (a, b distance) {
+func (m *term) advance(level int) (a, b lanes.Distance) {
 	n, a, b := m.depth, m.deepA, m.deepB
 	if level < len(m.serial) {
 		n, a, b = m.serial[level].extent, m.serial[level].stepA, m.serial[level].stepB
 	}
-	times := func(d distance) distance {
-		if n.known() && d.known() {
-			return known(n.fixed * d.fixed)
+	times := func(d lanes.Distance) lanes.Distance {
+		if n.Known() && d.Known() {
+			return lanes.Known(n.Fixed * d.Fixed)
 		}
-		return distance{register: asm.RAX}
+		return lanes.Distance{Register: asm.RAX}
 	}
 	return times(a), times(b)
 }
 
 // innermost adds the products of one iteration of the serial loops.
 func (t *registerTile) innermost(m *term, a, b asm.Reg) {
-	even := m.deepA.known() && m.deepB.known()
+	even := m.deepA.Known() && m.deepB.Known()
 	rows := t.rowBases(m, a)
 	round := func(steps int64) func() {
 		return func() {
@@ -406,54 +345,54 @@ func (t *registerTile) innermost(m *term, a, b asm.Reg) {
 				for line := int64(0); line < m.pace; line += 64 {
 					t.Emit(asm.Inst{Op: asm.PREFETCHT1, Args: [4]asm.Reg{asm.Memory}, Mem: asm.Mem{Base: m.ahead, Disp: int32(line)}})
 				}
-				t.moveOn(m.ahead, known(m.pace))
+				t.MoveOn(m.ahead, lanes.Known(m.pace))
 			}
 			for k := range steps {
 				t.step(m, rows, b, k, even)
 				if !even {
 					t.advanceRows(rows, m.deepA)
-					t.moveOn(b, m.deepB)
+					t.MoveOn(b, m.deepB)
 				}
 			}
 			if even {
-				t.advanceRows(rows, known(m.deepA.fixed*steps))
-				t.moveOn(b, known(m.deepB.fixed*steps))
+				t.advanceRows(rows, lanes.Known(m.deepA.Fixed*steps))
+				t.MoveOn(b, lanes.Known(m.deepB.Fixed*steps))
 			}
 		}
 	}
-	if m.depth.known() {
-		t.repeat(known(m.depth.fixed/unrolled), round(unrolled))
-		if rest := m.depth.fixed % unrolled; rest > 0 {
+	if m.depth.Known() {
+		t.Repeat(lanes.Known(m.depth.Fixed/unrolled), round(unrolled))
+		if rest := m.depth.Fixed % unrolled; rest > 0 {
 			round(rest)()
 		}
 		return
 	}
-	n := t.copyOf(m.depth.register)
+	n := t.CopyOf(m.depth.Register)
 	t.Emit(asm.Inst{Op: asm.SAR, Bits: 64, Args: [4]asm.Reg{n}, Imm: 2})
-	t.repeat(distance{register: n}, round(unrolled))
-	t.assign(n, m.depth.register)
+	t.Repeat(lanes.Distance{Register: n}, round(unrolled))
+	t.Assign(n, m.depth.Register)
 	t.integerImm(asm.AND, n, unrolled-1)
-	t.repeatAtMost(distance{register: n}, unrolled-1, round(1))
+	t.RepeatAtMost(lanes.Distance{Register: n}, unrolled-1, round(1))
 }
 
 // rowBases holds the registers that address the rows of A: one if the rows' distance is constant, else one for three
 // rows.
 type rowBases struct {
 	bases []asm.Reg
-	row   distance
+	row   lanes.Distance
 }
 
 // rowBases returns the registers that address a tile's rows: one if the distance of rows is a number, else one for
 // three rows.
 func (t *registerTile) rowBases(m *term, a asm.Reg) rowBases {
 	r := rowBases{bases: []asm.Reg{a}, row: m.a.row}
-	if m.a.row.known() {
+	if m.a.row.Known() {
 		return r
 	}
 	for i := 3; i < t.rows; i += 3 {
-		next := t.copyOf(r.bases[len(r.bases)-1])
+		next := t.CopyOf(r.bases[len(r.bases)-1])
 		for range 3 {
-			t.integerOp(asm.ADD, next, m.a.row.register)
+			t.integerOp(asm.ADD, next, m.a.row.Register)
 		}
 		r.bases = append(r.bases, next)
 	}
@@ -461,20 +400,20 @@ func (t *registerTile) rowBases(m *term, a asm.Reg) rowBases {
 }
 
 // advanceRows adds a distance to all base registers.
-func (t *registerTile) advanceRows(r rowBases, d distance) {
+func (t *registerTile) advanceRows(r rowBases, d lanes.Distance) {
 	for _, base := range r.bases {
-		t.moveOn(base, d)
+		t.MoveOn(base, d)
 	}
 }
 
 // at returns the address of a row's element at a displacement.
 func (r rowBases) at(row int, disp int64) asm.Mem {
-	if r.row.known() {
-		return asm.Mem{Base: r.bases[0], Disp: int32(int64(row)*r.row.fixed + disp)}
+	if r.row.Known() {
+		return asm.Mem{Base: r.bases[0], Disp: int32(int64(row)*r.row.Fixed + disp)}
 	}
 	m := asm.Mem{Base: r.bases[row/3], Disp: int32(disp)}
 	if row%3 > 0 {
-		m.Index, m.Scale = r.row.register, uint8(row%3)
+		m.Index, m.Scale = r.row.Register, uint8(row%3)
 	}
 	return m
 }
@@ -483,7 +422,7 @@ func (r rowBases) at(row int, disp int64) asm.Mem {
 func (t *registerTile) step(m *term, rows rowBases, b asm.Reg, k int64, even bool) {
 	dispA, dispB := int64(0), int64(0)
 	if even {
-		dispA, dispB = k*m.deepA.fixed, k*m.deepB.fixed
+		dispA, dispB = k*m.deepA.Fixed, k*m.deepB.Fixed
 	}
 	line := m.formB.size * t.lanes() // of a vector
 	column := func(vector int) asm.Mem {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
+	"github.com/weirml/weir/internal/codegen/lanes"
 )
 
 // This file stores sums whose rows are adjacent in memory and whose columns are not, as in a result with its channels
@@ -21,14 +22,14 @@ func (t *registerTile) turned(p location) {
 
 // turnRows stores count rows from the first on: column after column.
 func (t *registerTile) turnRows(p location, first, count int) {
-	at := t.copyOf(p.stream.at)
-	t.moveOn(at, known(int64(first)*t.ops.size))
+	at := t.CopyOf(p.stream.at)
+	t.MoveOn(at, lanes.Known(int64(first)*t.ops.size))
 	mask := t.maskOfRows(count)
-	end := t.label()
+	end := t.Label()
 	for vector := range t.vectors {
-		columns, ragged := t.lanes(), t.partial(vector) && !t.part.known()
-		if t.partial(vector) && t.part.known() {
-			columns = t.part.fixed
+		columns, ragged := t.lanes(), t.partial(vector) && !t.part.Known()
+		if t.partial(vector) && t.part.Known() {
+			columns = t.part.Fixed
 		}
 		rows := make([]asm.Reg, turnedRows)
 		for i := range rows {
@@ -42,17 +43,17 @@ func (t *registerTile) turnRows(p location, first, count int) {
 		blocks, free := t.transposed(rows, spare)
 		for c := range columns {
 			if ragged {
-				t.integerImm(asm.CMP, t.part.register, c)
+				t.integerImm(asm.CMP, t.part.Register, c)
 				t.jump(asm.JLE, end)
 			}
 			t.storePart(at, blocks[c%turnedRows], c/turnedRows, mask, free)
-			t.moveOn(at, p.column)
+			t.MoveOn(at, p.column)
 		}
 		for _, r := range append(rows[count:], spare) { // their present contents do not matter
 			t.give(r)
 		}
 	}
-	t.bind(end)
+	t.Bind(end)
 	if mask != asm.NoReg && !t.isa.masks {
 		t.give(mask)
 	}
@@ -80,8 +81,8 @@ func (t *registerTile) maskOfRows(count int) asm.Reg {
 		return asm.NoReg
 	}
 	if t.isa.masks {
-		bits, mask := t.general(), t.maskRegister()
-		t.setNumber(bits, 1<<count-1)
+		bits, mask := t.General(), t.maskRegister()
+		t.SetNumber(bits, 1<<count-1)
 		t.Emit(asm.Inst{Op: asm.KMOVW, Args: [4]asm.Reg{mask, bits}})
 		return mask
 	}

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
+	"github.com/weirml/weir/internal/codegen/lanes"
 	"github.com/weirml/weir/internal/codegen/mathematics"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
@@ -12,21 +13,21 @@ import (
 // This file emits conversions, which package dtype defines.
 
 // convert emits a conversion; floats of 8 bits are clamped unless wrap is true.
-func (e *emitter) convert(v value, to dtype.DType, wrap bool) value {
-	if !mathematics.Coded(to) || v.dtype == to {
+func (e *machine) convert(v lanes.Value, to dtype.DType, wrap bool) lanes.Value {
+	if !mathematics.Coded(to) || v.DType == to {
 		return e.cast(v, to)
 	}
 	switch {
-	case v.kind() == doubles:
-		v = e.cast(e.each(v, func(x asm.Reg) asm.Reg { return e.toOddDouble(x, to) }), dtype.F32)
-	case v.kind() == longs || v.dtype == dtype.U32:
+	case v.Kind() == lanes.Doubles:
+		v = e.cast(e.Each(v, func(x asm.Reg) asm.Reg { return e.toOddDouble(x, to) }), dtype.F32)
+	case v.Kind() == lanes.Longs || v.DType == dtype.U32:
 		return e.convert(e.oddDouble(v), to, wrap)
-	case v.kind() == integers:
-		v = value{dtype: dtype.F32, uniform: v.uniform, lo: e.toFloat(e.toOdd(v.lo))}
-	case v.kind() == flags:
+	case v.Kind() == lanes.Integers:
+		v = lanes.Value{DType: dtype.F32, Uniform: v.Uniform, Lo: e.toFloat(e.toOdd(v.Lo))}
+	case v.Kind() == lanes.Flags:
 		v = e.cast(v, dtype.F32)
 	}
-	v.dtype = to
+	v.DType = to
 	return e.settleCoded(v, !wrap)
 }
 
@@ -39,100 +40,100 @@ func longOf(dt dtype.DType) dtype.DType {
 }
 
 // oddDouble returns an integer of 64 bits, or a u32, as f64, rounded to odd.
-func (e *emitter) oddDouble(v value) value {
-	odd := e.each(e.cast(v, longOf(v.dtype)), func(x asm.Reg) asm.Reg { return e.toOddWide(x, v.dtype == dtype.U64) })
+func (e *machine) oddDouble(v lanes.Value) lanes.Value {
+	odd := e.Each(e.cast(v, longOf(v.DType)), func(x asm.Reg) asm.Reg { return e.toOddWide(x, v.DType == dtype.U64) })
 	return e.cast(odd, dtype.F64)
 }
 
 // cast converts a value to a type other than a float of at most 8 bits, or to one that is clamped.
-func (e *emitter) cast(v value, to dtype.DType) value {
-	if mathematics.Coded(to) && v.dtype != to {
+func (e *machine) cast(v lanes.Value, to dtype.DType) lanes.Value {
+	if mathematics.Coded(to) && v.DType != to {
 		return e.convert(v, to, false)
 	}
-	from := v.kind()
-	target := kindOf(to)
-	if v.dtype == to {
+	from := v.Kind()
+	target := lanes.KindOf(to)
+	if v.DType == to {
 		return v
 	}
-	r := value{dtype: to, uniform: v.uniform}
+	r := lanes.Value{DType: to, Uniform: v.Uniform}
 	switch {
-	case from == flags && target == floats:
-		r.lo = e.selectLanes(v.lo, e.float(1), e.float(0))
-	case from == flags && target == integers:
-		r.lo = e.selectLanes(v.lo, e.integer32(1), e.integer32(0))
-	case from == flags:
-		one := value{dtype: to, uniform: true, lo: e.repeated64(1)}
-		if target == doubles {
-			one.lo = e.double(1)
+	case from == lanes.Flags && target == lanes.Floats:
+		r.Lo = e.selectLanes(v.Lo, e.float(1), e.float(0))
+	case from == lanes.Flags && target == lanes.Integers:
+		r.Lo = e.selectLanes(v.Lo, e.integer32(1), e.integer32(0))
+	case from == lanes.Flags:
+		one := lanes.Value{DType: to, Uniform: true, Lo: e.repeated64(1)}
+		if target == lanes.Doubles {
+			one.Lo = e.double(1)
 		}
-		zero := value{dtype: to, uniform: true, lo: e.repeated64(0)}
-		one.hi, zero.hi = one.lo, zero.lo
-		return e.choose(v, one, zero)
-	case target == flags && (from == floats || from == doubles):
-		zero := value{dtype: v.dtype, uniform: true, lo: e.float(0)}
-		zero.hi = zero.lo
+		zero := lanes.Value{DType: to, Uniform: true, Lo: e.repeated64(0)}
+		one.Hi, zero.Hi = one.Lo, zero.Lo
+		return e.Choose(v, one, zero)
+	case target == lanes.Flags && (from == lanes.Floats || from == lanes.Doubles):
+		zero := lanes.Value{DType: v.DType, Uniform: true, Lo: e.float(0)}
+		zero.Hi = zero.Lo
 		return e.order(loop.Ne, v, zero)
-	case target == flags:
-		return e.order(loop.Ne, v, e.same(v.dtype, 0))
-	case from == floats && target == floats:
-		r.lo = v.lo
+	case target == lanes.Flags:
+		return e.order(loop.Ne, v, e.same(v.DType, 0))
+	case from == lanes.Floats && target == lanes.Floats:
+		r.Lo = v.Lo
 		return e.settle(r)
-	case from == integers && target == integers:
-		r.lo = v.lo
+	case from == lanes.Integers && target == lanes.Integers:
+		r.Lo = v.Lo
 		return e.settle(r)
-	case from == longs && target == longs:
-		r.lo, r.hi = v.lo, v.hi
-	case from == longs && target == integers:
-		r.lo = v.lo
-		if !v.uniform {
-			r.lo = e.narrow(v.lo, v.hi)
+	case from == lanes.Longs && target == lanes.Longs:
+		r.Lo, r.Hi = v.Lo, v.Hi
+	case from == lanes.Longs && target == lanes.Integers:
+		r.Lo = v.Lo
+		if !v.Uniform {
+			r.Lo = e.narrow(v.Lo, v.Hi)
 		} else {
-			r.lo = e.broadcastInt(e.lane64(v.lo))
+			r.Lo = e.broadcastInt(e.lane64(v.Lo))
 		}
 		return e.settle(r)
-	case from == integers && target == longs:
+	case from == lanes.Integers && target == lanes.Longs:
 		return e.widen(v, to)
-	case (from == integers && v.dtype == dtype.U32 || from == longs) && to != dtype.BF16 &&
-		(target == floats || target == doubles):
+	case (from == lanes.Integers && v.DType == dtype.U32 || from == lanes.Longs) && to != dtype.BF16 &&
+		(target == lanes.Floats || target == lanes.Doubles):
 		return e.fromLongs(v, to)
-	case from == integers && v.dtype != dtype.U32 && target == floats:
+	case from == lanes.Integers && v.DType != dtype.U32 && target == lanes.Floats:
 		if to == dtype.BF16 {
-			v.lo = e.toOdd(v.lo)
+			v.Lo = e.toOdd(v.Lo)
 		}
-		r.lo = e.toFloat(v.lo)
+		r.Lo = e.toFloat(v.Lo)
 		return e.settle(r)
-	case from == integers && v.dtype != dtype.U32 && target == doubles:
+	case from == lanes.Integers && v.DType != dtype.U32 && target == lanes.Doubles:
 		return e.halved(v, to, asm.VCVTDQ2PD)
-	case from == floats && target == doubles:
+	case from == lanes.Floats && target == lanes.Doubles:
 		return e.halved(v, to, asm.VCVTPS2PD)
-	case from == doubles && to == dtype.F32:
-		r.lo = e.fromDoubles(v, asm.VCVTPD2PS)
-	case from == doubles && target == floats:
-		r.lo = e.fromDoubles(e.each(v, func(x asm.Reg) asm.Reg { return e.toOddDouble(x, to) }), asm.VCVTPD2PS)
+	case from == lanes.Doubles && to == dtype.F32:
+		r.Lo = e.fromDoubles(v, asm.VCVTPD2PS)
+	case from == lanes.Doubles && target == lanes.Floats:
+		r.Lo = e.fromDoubles(e.Each(v, func(x asm.Reg) asm.Reg { return e.toOddDouble(x, to) }), asm.VCVTPD2PS)
 		return e.settle(r)
-	case (from == longs || v.dtype == dtype.U32) && to == dtype.BF16:
+	case (from == lanes.Longs || v.DType == dtype.U32) && to == dtype.BF16:
 		return e.cast(e.oddDouble(v), to)
-	case target == integers && to != dtype.U32 && from == floats:
-		r.lo = e.truncated(v.lo)
+	case target == lanes.Integers && to != dtype.U32 && from == lanes.Floats:
+		r.Lo = e.truncated(v.Lo)
 		return e.settle(r)
-	case target == integers && to != dtype.U32 && from == doubles:
-		r.lo = e.fromDoubles(e.each(v, e.limited), asm.VCVTTPD2DQ)
+	case target == lanes.Integers && to != dtype.U32 && from == lanes.Doubles:
+		r.Lo = e.fromDoubles(e.Each(v, e.limited), asm.VCVTTPD2DQ)
 		return e.settle(r)
-	case from == floats && (target == longs || to == dtype.U32):
+	case from == lanes.Floats && (target == lanes.Longs || to == dtype.U32):
 		return e.cast(e.halved(v, dtype.F64, asm.VCVTPS2PD), to)
-	case from == doubles && target == longs:
-		r = e.each(v, func(x asm.Reg) asm.Reg { return e.truncatedWide(x, to == dtype.U64) })
-		r.dtype = to
-	case from == doubles && to == dtype.U32:
+	case from == lanes.Doubles && target == lanes.Longs:
+		r = e.Each(v, func(x asm.Reg) asm.Reg { return e.truncatedWide(x, to == dtype.U64) })
+		r.DType = to
+	case from == lanes.Doubles && to == dtype.U32:
 		return e.cast(e.cast(v, dtype.I64), to)
 	default:
-		refuse("a conversion of %s to %s", v.dtype, to)
+		lanes.Refuse("a conversion of %s to %s", v.DType, to)
 	}
 	return r
 }
 
 // narrow takes the low 32 bits of 64-bit lanes.
-func (e *emitter) narrow(lo, hi asm.Reg) asm.Reg {
+func (e *machine) narrow(lo, hi asm.Reg) asm.Reg {
 	if e.isa.masks {
 		lo, hi = e.two(asm.VPMOVQD, lo), e.two(asm.VPMOVQD, hi)
 		return e.joined(lo, hi)
@@ -141,7 +142,7 @@ func (e *emitter) narrow(lo, hi asm.Reg) asm.Reg {
 }
 
 // joined returns a vector of two halves.
-func (e *emitter) joined(lo, hi asm.Reg) asm.Reg {
+func (e *machine) joined(lo, hi asm.Reg) asm.Reg {
 	op := asm.VINSERTF128
 	if e.isa.bits == 512 {
 		op = asm.VINSERTF64X4
@@ -150,42 +151,42 @@ func (e *emitter) joined(lo, hi asm.Reg) asm.Reg {
 }
 
 // widen extends integers of up to 32 bits to 64.
-func (e *emitter) widen(v value, to dtype.DType) value {
+func (e *machine) widen(v lanes.Value, to dtype.DType) lanes.Value {
 	op := asm.VPMOVSXDQ
-	if v.dtype == dtype.U32 {
+	if v.DType == dtype.U32 {
 		op = asm.VPMOVZXDQ
 	}
 	return e.halved(v, to, op)
 }
 
 // halved applies an operation that doubles the width of lanes to the lower and the upper half of a vector.
-func (e *emitter) halved(v value, to dtype.DType, op asm.Op) value {
-	r := value{dtype: to, uniform: v.uniform, lo: e.two(op, v.lo)}
-	if r.hi = r.lo; !v.uniform {
-		r.hi = e.two(op, e.upper(v.lo))
+func (e *machine) halved(v lanes.Value, to dtype.DType, op asm.Op) lanes.Value {
+	r := lanes.Value{DType: to, Uniform: v.Uniform, Lo: e.two(op, v.Lo)}
+	if r.Hi = r.Lo; !v.Uniform {
+		r.Hi = e.two(op, e.upper(v.Lo))
 	}
 	return r
 }
 
 // fromDoubles applies an operation that halves the width of lanes.
-func (e *emitter) fromDoubles(v value, op asm.Op) asm.Reg {
-	lo := e.two(op, v.lo)
-	if v.uniform {
+func (e *machine) fromDoubles(v lanes.Value, op asm.Op) asm.Reg {
+	lo := e.two(op, v.Lo)
+	if v.Uniform {
 		return e.joined(lo, lo)
 	}
-	return e.joined(lo, e.two(op, v.hi))
+	return e.joined(lo, e.two(op, v.Hi))
 }
 
 // truncated returns f32 lanes as i32 lanes: without their fractions, 0 for NaN, and the nearest i32 for numbers that do
 // not fit.
-func (e *emitter) truncated(x asm.Reg) asm.Reg {
+func (e *machine) truncated(x asm.Reg) asm.Reg {
 	r := e.truncateToInt(x) // −2³¹ for numbers that do not fit
 	r = e.selectLanes(e.compare(greaterOrEqual, x, e.float(1<<31)), e.integer32(math.MaxInt32), r)
 	return e.selectLanes(e.compare(unordered, x, x), e.integer32(0), r)
 }
 
 // limited returns f64 lanes of at most the greatest i32, and 0 for NaN.
-func (e *emitter) limited(x asm.Reg) asm.Reg {
+func (e *machine) limited(x asm.Reg) asm.Reg {
 	nan := e.compareWith(asm.VCMPPD, int64(unordered), x, x)
 	return e.three(asm.VMINPD, e.selectWide(nan, e.repeated64(0), x), e.double(math.MaxInt32))
 }
@@ -193,7 +194,7 @@ func (e *emitter) limited(x asm.Reg) asm.Reg {
 // truncatedWide is truncated for f64 lanes and i64 lanes; if unsigned is true, numbers that are not negative become
 // u64. A float of 2⁵² or more, and less than 2⁵³, has an integer in its low bits: adding such numbers gives the high
 // and the low half of the result.
-func (e *emitter) truncatedWide(x asm.Reg, unsigned bool) asm.Reg {
+func (e *machine) truncatedWide(x asm.Reg, unsigned bool) asm.Reg {
 	compare := func(p predicate, limit float64) asm.Reg {
 		return e.compareWith(asm.VCMPPD, int64(p), x, e.double(limit))
 	}
@@ -220,28 +221,28 @@ func (b *builder) roundDouble(x asm.Reg, mode int64) asm.Reg {
 }
 
 // fromLongs returns u32, i64 or u64 as floats other than bf16, rounded once.
-func (e *emitter) fromLongs(v value, to dtype.DType) value {
-	if v.dtype == dtype.U32 {
+func (e *machine) fromLongs(v lanes.Value, to dtype.DType) lanes.Value {
+	if v.DType == dtype.U32 {
 		v = e.widen(v, dtype.I64)
 	}
 	if to != dtype.F64 {
-		v = e.each(v, func(x asm.Reg) asm.Reg { return e.toOddWide(x, v.dtype == dtype.U64) })
+		v = e.Each(v, func(x asm.Reg) asm.Reg { return e.toOddWide(x, v.DType == dtype.U64) })
 	}
 	// The halves become floats in the low bits of 2⁵² and 2⁸⁴; all operations except the last are exact.
 	bits, bias := uint64(0x4530000080000000), 0x1p84+0x1p63+0x1p52
-	if v.dtype == dtype.U64 {
+	if v.DType == dtype.U64 {
 		bits, bias = 0x4530000000000000, 0x1p84+0x1p52
 	}
-	r := e.each(v, func(x asm.Reg) asm.Reg {
+	r := e.Each(v, func(x asm.Reg) asm.Reg {
 		low := e.or(e.and(x, e.repeated64(math.MaxUint32)), e.double(1<<52))
 		high := e.xor(e.twoImm(asm.VPSRLQ, x, 32), e.repeated64(bits))
 		return e.three(asm.VADDPD, e.three(asm.VSUBPD, high, e.double(bias)), low)
 	})
-	r.dtype = dtype.F64
+	r.DType = dtype.F64
 	if to == dtype.F64 {
 		return r
 	}
-	r = value{dtype: to, uniform: v.uniform, lo: e.fromDoubles(r, asm.VCVTPD2PS)}
+	r = lanes.Value{DType: to, Uniform: v.Uniform, Lo: e.fromDoubles(r, asm.VCVTPD2PS)}
 	return e.settle(r)
 }
 
@@ -249,7 +250,7 @@ func (e *emitter) fromLongs(v value, to dtype.DType) value {
 // of them was 1, the bit before them becomes 1. Rounding the result to a shorter type gives the same as rounding the
 // integer itself, since the result never looks like a tie (S. Boldo and G. Melquiond, Emulation of FMA and correctly
 // rounded sums, 2008).
-func (e *emitter) toOddWide(x asm.Reg, unsigned bool) asm.Reg {
+func (e *machine) toOddWide(x asm.Reg, unsigned bool) asm.Reg {
 	rest := e.and(x, e.repeated64(1<<11-1))
 	sticky := e.and(e.three(asm.VPADDQ, rest, e.repeated64(1<<11-1)), e.repeated64(1<<11))
 	odd := e.or(e.xor(x, rest), sticky)
@@ -261,7 +262,7 @@ func (e *emitter) toOddWide(x asm.Reg, unsigned bool) asm.Reg {
 }
 
 // toOdd is toOddWide for i32 lanes and f32: the last 8 bits.
-func (e *emitter) toOdd(x asm.Reg) asm.Reg {
+func (e *machine) toOdd(x asm.Reg) asm.Reg {
 	rest := e.and(x, e.integer32(1<<8-1))
 	odd := e.or(e.xor(x, rest), e.and(e.addInt(rest, e.integer32(1<<8-1)), e.integer32(1<<8)))
 	size := e.shiftRight(e.addInt(x, e.integer32(1<<24)), 25)
@@ -271,7 +272,7 @@ func (e *emitter) toOdd(x asm.Reg) asm.Reg {
 // toOddDouble returns f64 lanes with so few bits that f32 represents them, unless they are too large: if one of the
 // dropped bits was 1, the last bit that stays becomes 1. Rounding the result to a type of at most 11 bits gives the
 // same as rounding the number itself.
-func (e *emitter) toOddDouble(x asm.Reg, to dtype.DType) asm.Reg {
+func (e *machine) toOddDouble(x asm.Reg, to dtype.DType) asm.Reg {
 	drop := 43 // bf16's least number is 2⁻¹³³, and f32 has 10 bits from 2⁻¹⁴⁰ on
 	if to == dtype.F16 {
 		drop = 39

@@ -1,8 +1,6 @@
 package amd64
 
-import (
-	"testing"
-)
+import "testing"
 
 func TestDivisions(t *testing.T) {
 	for _, cpu := range []string{"avx2", "avx512"} {

@@ -12,6 +12,7 @@ import (
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
 	"github.com/weirml/weir/internal/codegen/amd64/emulatetest"
 	"github.com/weirml/weir/internal/codegen/kerneltest"
+	"github.com/weirml/weir/internal/codegen/lanes"
 	"github.com/weirml/weir/internal/codegen/portable"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/target"
@@ -26,28 +27,28 @@ type emulator struct {
 
 // emulated is a kernel whose routines run in the emulator.
 type emulated struct {
-	*kernel
+	*lanes.Kernel
 	on     *emulator
 	params []*loop.Param
 }
 
 // compile compiles a kernel. reason says why there is no machine code for it; it is empty if there is.
 func (e *emulator) compile(k *loop.Kernel) (*emulated, string) {
-	c, reason := compile(k, avx512)
+	c, reason := lanes.CompileKernel(k, &loop.Module{}, &compiler{new(workspace), avx512})
 	if c != nil && gathersByHigh(c) {
 		low := *avx512
 		low.registers = 16
-		c, reason = compile(k, &low)
+		c, reason = lanes.CompileKernel(k, &loop.Module{}, &compiler{new(workspace), &low})
 	}
 	return &emulated{c, e, k.Params}, reason
 }
 
 // gathersByHigh reports whether a kernel's code may have a gather whose indices are in vector register 16 or above: the
 // emulator does not know such an instruction.
-func gathersByHigh(k *kernel) bool {
-	for _, n := range k.nests {
-		for at := 0; at+5 < len(n.code); at++ {
-			c := n.code[at:]
+func gathersByHigh(k *lanes.Kernel) bool {
+	for _, n := range k.Nests {
+		for at := 0; at+5 < len(n.Code); at++ {
+			c := n.Code[at:]
 			if c[0] == 0x62 && c[1]&7 == 2 && c[2]&3 == 1 && c[3]&8 == 0 && c[4]&0xfc == 0x90 && c[5]&7 == 4 {
 				return true
 			}
@@ -93,23 +94,23 @@ func (k *emulated) Run(a *target.Args, begin, end int64, scratch []byte) error {
 	}
 	emulatetest.Place(1, regions...)
 	frame.Address &^= loop.ScratchAlign - 1
-	words := unsafe.Slice((*int64)(unsafe.Pointer(unsafe.SliceData(scratch[k.header:]))), k.fixed/8)
-	at := frame.Address + uint64(k.header)
+	words := unsafe.Slice((*int64)(unsafe.Pointer(unsafe.SliceData(scratch[k.Header:]))), k.Fixed/8)
+	at := frame.Address + uint64(k.Header)
 	for i, r := range regions[1:] {
 		if (i+k.on.runs)%2 == 0 {
 			r.Address &^= 4095
 		}
-		words[k.first+i] = int64(r.Address)
+		words[k.First+i] = int64(r.Address)
 	}
 	var fault error
-	err := k.run(words, int64(at), a, begin, end, nil, func(_ unsafe.Pointer, _ *kernel, n *nest, begin, end int64,
-		resume bool) (status int64) {
-		if k.header > 0 {
-			*(*int64)(unsafe.Add(unsafe.Pointer(&words[0]), budgetWord)) = budget()
+	err := k.RunBy(words, int64(at), a, begin, end, nil, func(_ unsafe.Pointer, _ *lanes.Kernel, n *lanes.Nest, begin,
+		end int64, resume bool) (status int64) {
+		if k.Header > 0 {
+			*(*int64)(unsafe.Add(unsafe.Pointer(&words[0]), lanes.BudgetWord)) = lanes.Budget()
 		}
-		code := n.code
-		if k.header > 0 {
-			code = k.withPause(n.code, unsafe.Pointer(&words[0]), resume)
+		code := n.Code
+		if k.Header > 0 {
+			code = k.withPause(n.Code, unsafe.Pointer(&words[0]), resume)
 		}
 		rax, err := k.on.machine.Run(code, map[asm.Reg]uint64{asm.RDI: at, asm.RSI: uint64(begin), asm.RDX: uint64(end)},
 			regions...)
@@ -119,7 +120,7 @@ func (k *emulated) Run(a *target.Args, begin, end int64, scratch []byte) error {
 		return int64(rax)
 	})
 	if fault != nil {
-		return fmt.Errorf("kernel @%s: %w", k.name, fault)
+		return fmt.Errorf("kernel @%s: %w", k.Name(), fault)
 	}
 	return err
 }
@@ -127,15 +128,15 @@ func (k *emulated) Run(a *target.Args, begin, end int64, scratch []byte) error {
 // withPause returns a jump, then a routine, then the code by which the routine pauses. The jump leads to the routine
 // or, if resume is true, to the code that continues a paused routine.
 func (k *emulated) withPause(routine []byte, frame unsafe.Pointer, resume bool) []byte {
-	save, from := k.isa.pauseCode()
+	save, from := k.Processor.PauseCode()
 	to := 0
 	if resume {
 		to = len(routine) + from
 	}
 	code := append(slices.Grow([]byte(nil), 64+len(routine)+len(save)), 0xE9)
-	code = binary.LittleEndian.AppendUint32(code, uint32(routineAlign-5+to))
-	code = append(code, make([]byte, routineAlign-len(code))...)
-	*(*uint64)(unsafe.Add(frame, pauseWord)) = emulatetest.CodeAddress + routineAlign + uint64(len(routine))
+	code = binary.LittleEndian.AppendUint32(code, uint32(lanes.RoutineAlign-5+to))
+	code = append(code, make([]byte, lanes.RoutineAlign-len(code))...)
+	*(*uint64)(unsafe.Add(frame, lanes.PauseWord)) = emulatetest.CodeAddress + lanes.RoutineAlign + uint64(len(routine))
 	return append(append(code, routine...), save...)
 }
 

@@ -4,14 +4,12 @@ import (
 	"encoding/binary"
 
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
+	"github.com/weirml/weir/internal/codegen/lanes"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/sym"
 )
 
 // This file reads and writes elements of 2 and 4 bits, several of which share a byte, the first in the lowest bits.
-
-// packs reports whether elements of a type share bytes.
-func packs(dt dtype.DType) bool { return dt.Bits() < 8 }
 
 // packedElement is the location of an element that shares its byte.
 type packedElement struct {
@@ -26,21 +24,21 @@ func (p packedElement) memory(disp int32) asm.Mem {
 }
 
 // packedAt locates an element by its offset from the buffer's beginning. An aligned element is the first of its byte.
-func (e *emitter) packedAt(buffer string, dt dtype.DType, offset sym.Expr, aligned bool) packedElement {
+func (e *machine) packedAt(buffer string, dt dtype.DType, offset sym.Expr, aligned bool) packedElement {
 	per := int64(8 / dt.Bits())
-	position := e.integer(offset)
-	p := packedElement{base: e.pointer(buffer, sym.Const(0)), first: e.copyOf(position), shift: asm.NoReg}
+	position := e.IntegerOf(offset)
+	p := packedElement{base: e.Pointer(buffer, sym.Const(0)), first: e.CopyOf(position), shift: asm.NoReg}
 	e.Emit(asm.Inst{Op: asm.SHR, Bits: 64, Args: [4]asm.Reg{p.first}, Imm: int64(log2(per))})
 	if !aligned {
-		shift := e.copyOf(position)
+		shift := e.CopyOf(position)
 		e.integerImm(asm.AND, shift, per-1)
-		p.shift = e.broadcastInt(e.times(shift, int64(dt.Bits())))
+		p.shift = e.broadcastInt(e.Times(shift, int64(dt.Bits())))
 	}
 	return p
 }
 
 // alignedRun reports whether a strip of a vector loop begins with the first element of a byte, wherever the loops are.
-func (e *emitter) alignedRun(dt dtype.DType, offset sym.Expr) bool {
+func (e *machine) alignedRun(dt dtype.DType, offset sym.Expr) bool {
 	per := int64(8 / dt.Bits())
 	constant, terms := offset.Terms()
 	if constant%per != 0 {
@@ -48,8 +46,8 @@ func (e *emitter) alignedRun(dt dtype.DType, offset sym.Expr) bool {
 	}
 	for _, t := range terms {
 		// The loop's variable is a multiple of the lanes.
-		whole := e.vector != nil && len(t.Factors) == 1 && t.Factors[0].Kind == sym.Variable &&
-			t.Factors[0].Name == e.vector.variable
+		whole := e.Strip != nil && len(t.Factors) == 1 && t.Factors[0].Kind == sym.Variable &&
+			t.Factors[0].Name == e.Strip.Variable
 		if !whole && t.Coef%per != 0 {
 			return false
 		}
@@ -58,18 +56,18 @@ func (e *emitter) alignedRun(dt dtype.DType, offset sym.Expr) bool {
 }
 
 // loadPacked reads elements that share bytes: one for all lanes (step 0) or a run of them.
-func (e *emitter) loadPacked(buffer string, dt dtype.DType, offset sym.Expr, step int64) value {
+func (e *machine) loadPacked(buffer string, dt dtype.DType, offset sym.Expr, step int64) lanes.Value {
 	if step == 0 {
 		p := e.packedAt(buffer, dt, offset, false)
 		v := e.unpacked(dt, e.shiftRightBy(e.broadcastInt(e.byteAt(p.memory(0))), p.shift))
-		v.uniform = true
+		v.Uniform = true
 		return v
 	}
 	aligned := e.alignedRun(dt, offset)
 	p := e.packedAt(buffer, dt, offset, aligned)
 	width := e.isa.lanes * dt.Bits()
 	read := func(op asm.Op, bits uint16, at asm.Mem) asm.Reg {
-		r := e.general()
+		r := e.General()
 		e.Emit(asm.Inst{Op: op, Bits: bits, Args: [4]asm.Reg{r, asm.Memory}, Mem: at})
 		return r
 	}
@@ -85,7 +83,7 @@ func (e *emitter) loadPacked(buffer string, dt dtype.DType, offset sym.Expr, ste
 	lanes := e.broadcastWide(all)
 	if !aligned {
 		// The byte of the last element is the one that follows what was read, or its last one once more.
-		last := e.copyOf(e.integer(offset.Add(sym.Const(int64(e.isa.lanes - 1)))))
+		last := e.CopyOf(e.IntegerOf(offset.Add(sym.Const(int64(e.isa.lanes - 1)))))
 		e.Emit(asm.Inst{Op: asm.SHR, Bits: 64, Args: [4]asm.Reg{last}, Imm: int64(log2(int64(8 / dt.Bits())))})
 		next := e.broadcastWide(e.byteAt(asm.Mem{Base: p.base, Index: last, Scale: 1}))
 		by := e.and(p.shift, e.repeated64(0xff)) // in lanes of 64 bits
@@ -107,24 +105,24 @@ func (e *emitter) loadPacked(buffer string, dt dtype.DType, offset sym.Expr, ste
 }
 
 // byteAt returns a byte of memory, extended by zeros.
-func (e *emitter) byteAt(at asm.Mem) asm.Reg {
-	r := e.general()
+func (e *machine) byteAt(at asm.Mem) asm.Reg {
+	r := e.General()
 	e.Emit(asm.Inst{Op: asm.MOVZXB, Bits: 32, Args: [4]asm.Reg{r, asm.Memory}, Mem: at})
 	return r
 }
 
 // unpacked returns lanes of a type from lanes whose lowest bits are elements, with any bits above them.
-func (e *emitter) unpacked(dt dtype.DType, x asm.Reg) value {
+func (e *machine) unpacked(dt dtype.DType, x asm.Reg) lanes.Value {
 	if dt.IsFloat() {
-		return value{dtype: dt, lo: e.fromCode(dt, e.and(x, e.integer32(int32(1)<<dt.Bits()-1)))}
+		return lanes.Value{DType: dt, Lo: e.fromCode(dt, e.and(x, e.integer32(int32(1)<<dt.Bits()-1)))}
 	}
-	return e.settle(value{dtype: dt, lo: x})
+	return e.settle(lanes.Value{DType: dt, Lo: x})
 }
 
 // storePacked writes one element, or a run of them that begins and ends with a byte.
-func (e *emitter) storePacked(buffer string, dt dtype.DType, offset sym.Expr, step int64, x value, mask asm.Reg) {
+func (e *machine) storePacked(buffer string, dt dtype.DType, offset sym.Expr, step int64, x lanes.Value, mask asm.Reg) {
 	ones := e.integer32(int32(1)<<dt.Bits() - 1)
-	code := x.lo
+	code := x.Lo
 	if dt.IsFloat() {
 		code = e.toCode(dt, code, false)
 	}
@@ -132,7 +130,7 @@ func (e *emitter) storePacked(buffer string, dt dtype.DType, offset sym.Expr, st
 	write := func(bits uint16, at asm.Mem, r asm.Reg) {
 		e.Emit(asm.Inst{Op: asm.MOV, Bits: bits, Args: [4]asm.Reg{asm.Memory, r}, Mem: at})
 	}
-	if e.vector == nil {
+	if e.Strip == nil {
 		p := e.packedAt(buffer, dt, offset, false)
 		was := e.broadcastInt(e.byteAt(p.memory(0)))
 		kept := e.andNot(e.shiftLeftBy(ones, p.shift), was)
@@ -140,7 +138,7 @@ func (e *emitter) storePacked(buffer string, dt dtype.DType, offset sym.Expr, st
 		return
 	}
 	if step != 1 || mask != asm.NoReg || !e.alignedRun(dt, offset) {
-		refuse("%s that share bytes with others, to memory", dt)
+		lanes.Refuse("%s that share bytes with others, to memory", dt)
 	}
 	p := e.packedAt(buffer, dt, offset, true)
 	var shifts []byte

@@ -101,7 +101,7 @@ var mathPredicates = [...]predicate{mathematics.Equal: equal, mathematics.Less: 
 type vectors struct{ *builder }
 
 func (b vectors) Float(c float32) asm.Reg                        { return b.float(c) }
-func (b vectors) Integer(c int32) asm.Reg                        { return b.integer(c) }
+func (b vectors) Integer(c int32) asm.Reg                        { return b.integer32(c) }
 func (b vectors) Add(x, y asm.Reg) asm.Reg                       { return b.add(x, y) }
 func (b vectors) Sub(x, y asm.Reg) asm.Reg                       { return b.sub(x, y) }
 func (b vectors) Mul(x, y asm.Reg) asm.Reg                       { return b.mul(x, y) }
@@ -194,14 +194,14 @@ func (b *builder) shiftRightBy(x, n asm.Reg) asm.Reg { return b.three(asm.VPSRLV
 func (b *builder) rarely(mask asm.Reg, usual []asm.Reg, otherwise func() []asm.Reg) []asm.Reg {
 	result := make([]asm.Reg, len(usual))
 	for i, r := range usual {
-		result[i] = b.copyOf(r)
+		result[i] = b.CopyOf(r)
 	}
-	lanes, over := b.bitsOf(mask), b.label()
+	lanes, over := b.bitsOf(mask), b.Label()
 	b.Emit(asm.Inst{Op: asm.TEST, Bits: 32, Args: [4]asm.Reg{lanes, lanes}})
 	b.jump(asm.JE, over)
 	for i, r := range otherwise() {
-		b.assign(result[i], b.selectLanes(mask, r, result[i]))
+		b.Assign(result[i], b.selectLanes(mask, r, result[i]))
 	}
-	b.bind(over)
+	b.Bind(over)
 	return result
 }

@@ -23,21 +23,21 @@ import (
 // and the bytes of its frame. The frame begins with the addresses of x, y and the result.
 func program(i *isa, f func(m emitted, x, y asm.Reg) asm.Reg) (code []byte, frame int) {
 	b := newBuilder(i)
-	tile, end := b.general(), b.general()
-	b.assign(tile, asm.RSI)
-	b.assign(end, asm.RDX)
-	word := func(n int) asm.Reg { return b.loadWord(asm.Mem{Base: frameRegister, Disp: int32(8 * n)}) }
+	tile, end := b.General(), b.General()
+	b.Assign(tile, asm.RSI)
+	b.Assign(end, asm.RDX)
+	word := func(n int) asm.Reg { return b.LoadWord(asm.Mem{Base: frameRegister, Disp: int32(8 * n)}) }
 	x, y, result := word(0), word(1), word(2)
-	again, over := b.label(), b.label()
-	b.bind(again)
-	b.compareNumbers(tile, end)
+	again, over := b.Label(), b.Label()
+	b.Bind(again)
+	b.CompareNumbers(tile, end)
 	b.jump(asm.JGE, over)
-	at := b.times(tile, int64(i.bits/8))
+	at := b.Times(tile, int64(i.bits/8))
 	place := func(r asm.Reg) asm.Mem { return asm.Mem{Base: r, Index: at, Scale: 1} }
 	b.store(place(result), f(emitted{Algebra: vectors{b}}, b.load(place(x)), b.load(place(y))))
 	b.integerImm(asm.ADD, tile, 1)
 	b.jump(asm.JMP, again)
-	b.bind(over)
+	b.Bind(over)
 	b.Emit(asm.Inst{Op: asm.MOV, Bits: 32, Args: [4]asm.Reg{asm.RAX}, Imm: 0})
 	b.Emit(asm.Inst{Op: asm.RET})
 	code, used := b.finish(64)

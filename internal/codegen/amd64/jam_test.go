@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/weirml/weir/internal/codegen/kerneltest"
+	"github.com/weirml/weir/internal/codegen/lanes"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
@@ -142,19 +143,19 @@ func TestJammable(t *testing.T) {
 		{"a sum of all", sumOfAll(dtype.F32, loop.Add, rows, cols), avx512, 1},
 		{"sums along rows", rowSums(dtype.F32, sym.Const(40), cols, 1), avx512, 1},
 	} {
-		e := &emitter{builder: &builder{isa: test.isa}}
+		e := &lanes.Emitter{MostSums: int64(test.isa.registers) / 4}
 		var f *loop.For
 		for _, stmt := range test.kernel.Body {
 			if found, ok := stmt.(*loop.For); ok {
 				f = found
 			}
 		}
-		if got := e.jammable(f); got != test.want {
+		if got := e.Jammable(f); got != test.want {
 			t.Errorf("%s: %d strips are done together, want %d", test.name, got, test.want)
 		}
 	}
 	for _, test := range [][3]int64{{64, 8, 8}, {3, 8, 3}, {9, 8, 8}, {10, 8, 5}, {12, 8, 6}, {1, 8, 1}, {7, 4, 3}} {
-		if got := together(test[0], test[1]); got != test[2] {
+		if got := lanes.Together(test[0], test[1]); got != test[2] {
 			t.Errorf("of %d strips, %d at most, %d are done together, want %d", test[0], test[1], got, test[2])
 		}
 	}

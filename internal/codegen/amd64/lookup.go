@@ -3,6 +3,7 @@ package amd64
 import (
 	"math"
 
+	"github.com/weirml/weir/internal/codegen/lanes"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
 )
@@ -18,12 +19,12 @@ type lookedUp struct {
 }
 
 // lookedUpOf reads an expression as a conversion of an integer's low bits, with constants added, subtracted or
-// multiplied; ok is false for others, and for those with more values than lanes.
-func lookedUpOf(x loop.Expr, lanes int) (l lookedUp, ok bool) {
+// multiplied; ok is false for others, and for those with more than most values.
+func lookedUpOf(x loop.Expr, most int) (l lookedUp, ok bool) {
 	switch x := x.(type) {
 	case *loop.Cast:
 		and, isAnd := x.X.(*loop.Binary)
-		if x.Type != dtype.F32 || !isAnd || and.Op != loop.And || kinds[and.DType()] != integers {
+		if x.Type != dtype.F32 || !isAnd || and.Op != loop.And || lanes.Kinds[and.DType()] != lanes.Integers {
 			return l, false
 		}
 		word, mask := and.X, constantOf(and.Y)
@@ -34,7 +35,7 @@ func lookedUpOf(x loop.Expr, lanes int) (l lookedUp, ok bool) {
 			return l, false
 		}
 		high := loop.ToInt(mask.Type, mask.Bits)
-		if high < 1 || high >= int64(lanes) || high&(high+1) != 0 {
+		if high < 1 || high >= int64(most) || high&(high+1) != 0 {
 			return l, false
 		}
 		for i := range high + 1 {
@@ -47,7 +48,7 @@ func lookedUpOf(x loop.Expr, lanes int) (l lookedUp, ok bool) {
 		if c == nil || x.DType() != dtype.F32 {
 			return l, false
 		}
-		if l, ok = lookedUpOf(x.X, lanes); !ok {
+		if l, ok = lookedUpOf(x.X, most); !ok {
 			return l, false
 		}
 		y := math.Float32frombits(uint32(c.Bits))
@@ -75,15 +76,15 @@ func constantOf(x loop.Expr) *loop.Const {
 }
 
 // lookedUp emits an expression as a read of a table in one register; false if it cannot be.
-func (e *emitter) lookedUp(x loop.Expr) (value, bool) {
+func (e *machine) lookedUp(x loop.Expr) (lanes.Value, bool) {
 	l, ok := lookedUpOf(x, e.isa.lanes)
 	if !ok {
-		return value{}, false
+		return lanes.Value{}, false
 	}
-	word := e.value(l.word)
+	word := e.Value(l.word)
 	table := make([]uint32, len(l.table))
 	for i, v := range l.table {
 		table[i] = math.Float32bits(v)
 	}
-	return value{dtype: dtype.F32, uniform: word.uniform, lo: e.lookupIn(table, word.lo)}, true
+	return lanes.Value{DType: dtype.F32, Uniform: word.Uniform, Lo: e.lookupIn(table, word.Lo)}, true
 }

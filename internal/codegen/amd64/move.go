@@ -13,9 +13,9 @@ import (
 // This file emits vector loops that only move narrow elements, or fill memory with one. It moves full registers of
 // elements at a time, which are several strips of 32-bit lanes.
 
-// stripsMoved returns the number of strips of a vector loop that one move does; 0 if the loop does something else.
-func (e *emitter) stripsMoved(f *loop.For) int64 {
-	if len(f.Body) != 1 || e.override != nil || e.collect != nil {
+// StripsMoved returns the number of strips of a vector loop that one move does; 0 if the loop does something else.
+func (e *machine) StripsMoved(f *loop.For) int64 {
+	if len(f.Body) != 1 || e.Override != nil || e.Collect != nil {
 		return 0
 	}
 	s, ok := f.Body[0].(*loop.Store)
@@ -40,8 +40,8 @@ func (e *emitter) stripsMoved(f *loop.For) int64 {
 	return int64(e.isa.bits / (e.isa.lanes * dt.Bits()))
 }
 
-// moveRun writes a register of elements, from the first lane's on.
-func (e *emitter) moveRun(s *loop.Store) {
+// MoveRun writes a register of elements, from the first lane's on.
+func (e *machine) MoveRun(s *loop.Store) {
 	var r asm.Reg
 	switch x := s.X.(type) {
 	case *loop.Load:
@@ -53,23 +53,23 @@ func (e *emitter) moveRun(s *loop.Store) {
 }
 
 // inRun reports whether the elements of all lanes are contiguous.
-func (e *emitter) inRun(buffer string, index []sym.Expr) bool {
-	step, even := e.constantStep(e.runOffset(buffer, index))
+func (e *machine) inRun(buffer string, index []sym.Expr) bool {
+	step, even := e.ConstantStep(e.runOffset(buffer, index))
 	return even && step == 1
 }
 
 // runOffset returns the offset of the first lane's element.
-func (e *emitter) runOffset(buffer string, index []sym.Expr) sym.Expr {
-	return e.simpler(e.resolve(e.k.memory(buffer).offset(index)))
+func (e *machine) runOffset(buffer string, index []sym.Expr) sym.Expr {
+	return e.Simpler(e.Resolve(e.Kernel.Memory(buffer).Offset(index)))
 }
 
 // runAt returns the address of the first lane's element.
-func (e *emitter) runAt(buffer string, index []sym.Expr) asm.Mem {
-	return e.address(buffer, e.runOffset(buffer, index))
+func (e *machine) runAt(buffer string, index []sym.Expr) asm.Mem {
+	return e.Address(buffer, e.runOffset(buffer, index))
 }
 
 // filled returns the bytes of a register with a constant in each element.
-func (e *emitter) filled(c *loop.Const) []byte {
+func (e *machine) filled(c *loop.Const) []byte {
 	one := binary.LittleEndian.AppendUint64(nil, c.Bits)[:c.Type.Bits()/8]
 	return bytes.Repeat(one, e.isa.bits/c.Type.Bits())
 }

@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/weirml/weir/internal/codegen/kerneltest"
+	"github.com/weirml/weir/internal/codegen/lanes"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
@@ -15,8 +16,8 @@ import (
 
 // pausing makes code return to Go at every iteration of every loop, until the test ends.
 func pausing(t *testing.T) {
-	pauseAlways = true
-	t.Cleanup(func() { pauseAlways = false })
+	lanes.PauseAlways = true
+	t.Cleanup(func() { lanes.PauseAlways = false })
 }
 
 // TestPauseAnywhere checks that code that pauses at every iteration of every loop has the interpreter's results.
@@ -59,18 +60,18 @@ func TestStop(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					k, ok := code.Kernels[0].(*kernel)
+					k, ok := code.Kernels[0].(*lanes.Kernel)
 					if !ok {
 						t.Fatalf("there is no machine code: %v", code.Left)
 					}
 					a, scratch := kerneltest.EndlessArgs(t, text, k)
 					stop := make(chan struct{})
 					a.Stop.Done = stop
-					words := k.frame(a, scratch)
+					words := k.Frame(a, scratch)
 					returns := 0
-					err = k.run(words, address(words), a, 0, 1, unsafe.Pointer(&words[0]),
-						func(with unsafe.Pointer, k *kernel, n *nest, begin, end int64, resume bool) int64 {
-							status := enter(with, k, n, begin, end, resume)
+					err = k.RunBy(words, address(words), a, 0, 1, unsafe.Pointer(&words[0]),
+						func(with unsafe.Pointer, k *lanes.Kernel, n *lanes.Nest, begin, end int64, resume bool) int64 {
+							status := lanes.Enter(with, k, n, begin, end, resume)
 							if returns++; returns == 3 {
 								close(stop)
 							}
@@ -104,7 +105,7 @@ func TestPauseMoves(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k, ok := code.Kernels[0].(*kernel)
+	k, ok := code.Kernels[0].(*lanes.Kernel)
 	if !ok {
 		t.Skip("the processor has no AVX2, without which no code is emitted")
 	}
@@ -116,13 +117,13 @@ func TestPauseMoves(t *testing.T) {
 			a := &target.Args{Dims: []int64{n}, Operands: []target.Operand{{Base: unsafe.Pointer(result), Bytes: 8}}}
 			size, _ := k.Scratch(a.Dims)
 			scratch, _ := kerneltest.ScratchOf(int(size))
-			words := k.frame(a, scratch)
+			words := k.Frame(a, scratch)
 			depth := 0
-			err := k.run(words, address(words), a, 0, 1, unsafe.Pointer(&words[0]),
-				func(with unsafe.Pointer, k *kernel, n *nest, begin, end int64, resume bool) int64 {
+			err := k.RunBy(words, address(words), a, 0, 1, unsafe.Pointer(&words[0]),
+				func(with unsafe.Pointer, k *lanes.Kernel, n *lanes.Nest, begin, end int64, resume bool) int64 {
 					runtime.GC()
 					depth += 40
-					return deep(depth, func() int64 { return enter(with, k, n, begin, end, resume) })
+					return deep(depth, func() int64 { return lanes.Enter(with, k, n, begin, end, resume) })
 				})
 			if err != nil || result[0] != n*(n-1)/2 || depth < 80 {
 				t.Errorf("the sum is %d after %d returns, %v", result[0], depth/40, err)

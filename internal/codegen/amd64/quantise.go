@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
+	"github.com/weirml/weir/internal/codegen/lanes"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
 )
@@ -24,7 +25,7 @@ type quantised struct {
 // quantisedOf reads a conversion as such an expression; ok is false for others, and if the product is not known to give
 // the same results.
 func quantisedOf(c *loop.Cast) (q quantised, ok bool) {
-	if !c.Type.IsInt() || c.Type.Bits() > 32 || packs(c.Type) {
+	if !c.Type.IsInt() || c.Type.Bits() > 32 || lanes.Packs(c.Type) {
 		return q, false
 	}
 	rest, ok := q.bounds(c)
@@ -144,17 +145,17 @@ func (q *quantised) product(x float32) float32 {
 }
 
 // quantise emits such an expression, if a conversion is one.
-func (e *emitter) quantise(c *loop.Cast) (value, bool) {
+func (e *machine) quantise(c *loop.Cast) (lanes.Value, bool) {
 	q, ok := quantisedOf(c)
 	if !ok {
-		return value{}, false
+		return lanes.Value{}, false
 	}
-	x := e.value(q.x)
+	x := e.Value(q.x)
 	var r asm.Reg
 	if q.rest == 0 {
-		r = e.mul(x.lo, e.float(q.first))
+		r = e.mul(x.Lo, e.float(q.first))
 	} else {
-		r = e.fma(x.lo, e.float(q.first), e.mul(x.lo, e.float(q.rest)))
+		r = e.fma(x.Lo, e.float(q.first), e.mul(x.Lo, e.float(q.rest)))
 	}
 	// For NaN the machine gives the second operand, the least value. If that does not become 0 at the end, NaN is set to
 	// 0.
@@ -169,5 +170,5 @@ func (e *emitter) quantise(c *loop.Cast) (value, bool) {
 	if q.low != 0 {
 		r = e.selectLanes(nan, e.integer32(0), r)
 	}
-	return value{dtype: c.Type, lo: r, uniform: x.uniform}, true
+	return lanes.Value{DType: c.Type, Lo: r, Uniform: x.Uniform}, true
 }

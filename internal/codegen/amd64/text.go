@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
+	"github.com/weirml/weir/internal/codegen/lanes"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/target"
 )
@@ -15,9 +16,9 @@ import (
 func Text(m *loop.Module, machine target.Machine) string {
 	unlike, which := loop.Distinct(m.Kernels)
 	texts := make([]string, len(unlike))
-	w, i := &workspace{module: m}, isaOf(machine)
+	c := &compiler{new(workspace), isaOf(machine)}
 	for at, k := range unlike {
-		texts[at] = w.text(k, i)
+		texts[at] = c.text(k, m)
 	}
 	var out strings.Builder
 	for at, k := range m.Kernels {
@@ -27,20 +28,29 @@ func Text(m *loop.Module, machine target.Machine) string {
 }
 
 // text returns the code of a kernel as text, or the reason why there is none.
-func (w *workspace) text(k *loop.Kernel, i *isa) string {
+func (c *compiler) text(k *loop.Kernel, m *loop.Module) string {
 	var routines []string
-	w.told = func(insts []asm.Inst) { routines = append(routines, listing(insts)) }
-	compiled, why := w.compileOne(k, i)
-	if w.told = nil; compiled == nil {
+	c.work.told = func(insts []asm.Inst) { routines = append(routines, listing(insts)) }
+	compiled, why := lanes.CompileOne(k, m, c)
+	if c.work.told = nil; compiled == nil {
 		return fmt.Sprintf("no code: %s\n", why.Reason)
 	}
 	var out strings.Builder
 	fmt.Fprintf(&out, "scratch %s\n", compiled.ScratchFormula())
-	for _, slower := range compiled.slower {
+	for _, slower := range compiled.Slower {
 		fmt.Fprintf(&out, "slower: %s\n", slower)
 	}
 	for at, routine := range routines {
-		fmt.Fprintf(&out, "routine of %s tiles\n%s", compiled.nests[at].formula, routine)
+		fmt.Fprintf(&out, "routine of %s tiles\n%s", compiled.Nests[at].Formula, routine)
 	}
 	return out.String()
+}
+
+// listing returns the instructions as text, for dumps.
+func listing(insts []asm.Inst) string {
+	var s strings.Builder
+	for i := range insts {
+		fmt.Fprintf(&s, "\t%s\n", insts[i].String())
+	}
+	return s.String()
 }

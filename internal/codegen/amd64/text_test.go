@@ -27,7 +27,7 @@ func TestText(t *testing.T) {
 		h.Machine = machine
 		return h, true
 	}, func(t *testing.T, h kerneltest.Harness, m *loop.Module) string {
-		w := &workspace{module: m}
-		return w.text(m.Kernels[0], isaOf(h.Machine))
+		c := &compiler{new(workspace), isaOf(h.Machine)}
+		return c.text(m.Kernels[0], m)
 	})
 }

@@ -28,6 +28,13 @@ func (b *builder) twoImm(op asm.Op, x asm.Reg, imm int64) asm.Reg {
 	return r
 }
 
+// vectorOf emits an operation on two vectors and an immediate.
+func (b *builder) vectorOf(op asm.Op, imm int64, x, y asm.Reg) asm.Reg {
+	r := b.vector()
+	b.Emit(asm.Inst{Op: op, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{r, x, y}, Imm: imm})
+	return r
+}
+
 // f32.
 
 func (b *builder) add(x, y asm.Reg) asm.Reg { return b.three(asm.VADDPS, x, y) }
@@ -68,11 +75,11 @@ func (b *builder) fused(op asm.Op, x, y, z asm.Reg) asm.Reg {
 		if _, constant := b.Constants[x]; constant {
 			x, y = y, x
 		}
-		r := b.copyOf(x)
+		r := b.CopyOf(x)
 		b.accumulate(op-asm.VFMADD231PS+asm.VFMADD213PS, r, y, z)
 		return r
 	}
-	r := b.copyOf(z)
+	r := b.CopyOf(z)
 	b.accumulate(op, r, x, y)
 	return r
 }
@@ -228,14 +235,14 @@ func (b *builder) maskConst(all bool) asm.Reg {
 	return r
 }
 
-// firstLanes returns the mask of the lanes below count, a general register; 0 or less is none.
-func (b *builder) firstLanes(count asm.Reg) asm.Reg {
+// FirstLanes returns the mask of the lanes below count, a general register; 0 or less is none.
+func (b *builder) FirstLanes(count asm.Reg) asm.Reg {
 	return b.greaterInt(b.broadcastInt(count), b.iota32())
 }
 
 // bitsOf returns a general register with a bit for each lane of a mask, of 32 bits a lane.
 func (b *builder) bitsOf(mask asm.Reg) asm.Reg {
-	r := b.general()
+	r := b.General()
 	if b.isa.masks {
 		b.Emit(asm.Inst{Op: asm.KMOVW, Bits: 32, Args: [4]asm.Reg{r, mask}})
 	} else {

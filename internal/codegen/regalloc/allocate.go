@@ -15,6 +15,7 @@ type allocator[I any] struct {
 	routine   *Routine[I]
 	work      *Workspace[I]
 	frame     Reg
+	place     func(r Reg) (at Mem, ok bool) // of a spilled value, for Fold
 	banks     [Classes]Bank
 	insts     []I
 	flows     []flow
@@ -28,6 +29,7 @@ type allocator[I any] struct {
 // from spill on are for spilled values; end is the end of the used ones.
 func (r *Routine[I]) Allocate(machine Machine[I], spill int32) (insts []I, end int32) {
 	a := &allocator[I]{machine: machine, routine: r, work: r.work, frame: machine.Frame(), insts: r.Insts}
+	a.place = a.placeOf
 	for c := General; c < Classes; c++ {
 		a.banks[c] = machine.Bank(c)
 	}
@@ -135,13 +137,15 @@ func (a *allocator[I]) scan(temporaries [Classes]bool, spill int32) int32 {
 // density returns the cost of keeping a value in memory, per position of its live range.
 func (v *interval) density() float64 { return v.weight / float64(v.end-v.start+4) }
 
-// place returns the address of a virtual register's value; ok is false for registers that are not in memory.
-func (a *allocator[I]) place(r Reg) (at Mem, ok bool) {
+// placeOf returns the address of a virtual register's value; ok is false for registers that are not in memory.
+func (a *allocator[I]) placeOf(r Reg) (at Mem, ok bool) {
 	if !r.Virtual() {
 		return at, false
 	}
-	v := a.of(r)
-	return a.memory(v), v.machine == NoReg
+	if v := a.of(r); v.machine == NoReg {
+		return a.memory(v), true
+	}
+	return at, false
 }
 
 // memory returns a spilled value's address.
@@ -160,7 +164,7 @@ func (a *allocator[I]) needTemporaries() (need [Classes]bool) {
 	}
 	var in I
 	visit := func(r *Reg, _ Role) {
-		if _, ok := a.place(*r); ok {
+		if r.Virtual() && a.of(*r).machine == NoReg {
 			need[r.Class()] = true
 		}
 	}

@@ -1,24 +1,24 @@
-package amd64
+package lanes
 
 import (
 	"fmt"
 	"maps"
 	"slices"
 
-	"github.com/weirml/weir/internal/codegen/amd64/asm"
+	"github.com/weirml/weir/internal/codegen/regalloc"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
 )
 
 // body emits statements in a scope of their declarations.
-func (e *emitter) body(list []loop.Stmt) {
+func (e *Emitter) body(list []loop.Stmt) {
 	if t := e.turning; t != nil && t.is(list) {
 		t.block(e, list)
 		return
 	}
-	bound, names := e.bound, e.names
-	e.bound, e.names = maps.Clone(bound), maps.Clone(names)
+	bound, names := e.bound, e.Names
+	e.bound, e.Names = maps.Clone(bound), maps.Clone(names)
 	for i := 0; i < len(list); i++ {
 		if n := e.group(list[i:]); n > 0 {
 			i += n - 1
@@ -26,42 +26,42 @@ func (e *emitter) body(list []loop.Stmt) {
 		}
 		e.statement(list[i])
 	}
-	e.bound, e.names = bound, names
+	e.bound, e.Names = bound, names
 }
 
 // statement emits a statement; it refuses a kernel whose code would be too long.
-func (e *emitter) statement(s loop.Stmt) {
-	if e.k.written++; e.k.written > mostWritten {
-		refuse("loops in loops, each written out in several versions")
+func (e *Emitter) statement(s loop.Stmt) {
+	if e.Kernel.written++; e.Kernel.written > mostWritten {
+		Refuse("loops in loops, each written out in several versions")
 	}
 	switch s := s.(type) {
 	case *loop.For:
 		e.loop(s)
 	case *loop.Let:
-		e.bound[s.Name] = binding{value: e.fixed(s.X), depth: e.here.depth}
+		e.bound[s.Name] = binding{Value: e.fixed(s.X), depth: e.here.Depth}
 	case *loop.Var:
-		e.bound[s.Name] = binding{value: e.variable(e.value(s.X)), depth: e.here.depth, mutable: true}
+		e.bound[s.Name] = binding{Value: e.variable(e.Value(s.X)), depth: e.here.Depth, mutable: true}
 	case *loop.Set:
-		e.set(e.bound[s.Name], e.value(s.X))
+		e.set(e.bound[s.Name], e.Value(s.X))
 	case *loop.Reduce:
 		e.reduce(e.bound[s.Name], s)
 	case *loop.Check:
 		e.check(s)
 	case *loop.Store:
-		e.store(s)
+		e.Store(s)
 	case *loop.When:
 		e.when(s)
 	case *loop.Local:
 	case *loop.Contract:
-		e.contract(s)
+		e.Contract(s)
 	default:
-		refuse("a statement of type %T", s)
+		Refuse("a statement of type %T", s)
 	}
 }
 
 // fixed returns the present value of an expression, which later assignments to its variables do not change.
-func (e *emitter) fixed(x loop.Expr) value {
-	v := e.value(x)
+func (e *Emitter) fixed(x loop.Expr) Value {
+	v := e.Value(x)
 	if r, ok := x.(*loop.Ref); ok && e.bound[r.Name].mutable {
 		return e.fresh(v)
 	}
@@ -69,66 +69,62 @@ func (e *emitter) fixed(x loop.Expr) value {
 }
 
 // fresh returns a value in registers of its own.
-func (e *emitter) fresh(v value) value {
-	return e.each(v, func(x asm.Reg) asm.Reg { return e.copyOf(x) })
+func (e *Emitter) fresh(v Value) Value {
+	return e.Each(v, func(x regalloc.Reg) regalloc.Reg { return e.CopyOf(x) })
 }
 
 // variable returns a copy of a value in new registers that may be overwritten; in a vector loop it may differ by lane.
-func (e *emitter) variable(v value) value {
-	if e.vector != nil {
-		v.uniform = false
+func (e *Emitter) variable(v Value) Value {
+	if e.Strip != nil {
+		v.Uniform = false
 	}
 	return e.fresh(v)
 }
 
 // set assigns a value to the registers of a variable.
-func (e *emitter) set(b binding, x value) {
-	if b.uniform && !x.uniform {
-		e.k.bug("a value that differs by lane is given to a name that does not")
+func (e *Emitter) set(b binding, x Value) {
+	if b.Uniform && !x.Uniform {
+		e.Kernel.Bug("a value that differs by lane is given to a name that does not")
 	}
 	// In one routine all masks are of one class, vectors or opmasks, so that registers can always be assigned.
-	e.assign(b.lo, x.lo)
-	if b.hi != asm.NoReg && b.hi != b.lo {
-		e.assign(b.hi, x.hi)
+	e.Assign(b.Lo, x.Lo)
+	if b.Hi != regalloc.NoReg && b.Hi != b.Lo {
+		e.Assign(b.Hi, x.Hi)
 	}
 }
 
 // reduce combines a variable with a value. In an incomplete strip only its lanes change.
-func (e *emitter) reduce(b binding, s *loop.Reduce) {
-	tail := e.tailMask()
+func (e *Emitter) reduce(b binding, s *loop.Reduce) {
+	tail := e.TailMask()
 	if m, ok := s.X.(*loop.Binary); ok && s.Op == loop.Add && m.Op == loop.Mul &&
-		(b.dtype == dtype.F32 || b.dtype == dtype.F64) && (tail == asm.NoReg || b.depth > e.vector.depth) {
-		op := asm.VFMADD231PS
-		if b.dtype == dtype.F64 {
-			op = asm.VFMADD231PD
-		}
-		x, y := e.value(m.X), e.value(m.Y)
-		e.accumulate(op, b.lo, x.lo, y.lo)
-		if b.hi != asm.NoReg && b.hi != b.lo {
-			e.accumulate(op, b.hi, x.hi, y.hi)
+		(b.DType == dtype.F32 || b.DType == dtype.F64) && (tail == regalloc.NoReg || b.depth > e.Strip.Depth) {
+		x, y := e.Value(m.X), e.Value(m.Y)
+		e.AddProduct(b.DType, b.Lo, x.Lo, y.Lo)
+		if b.Hi != regalloc.NoReg && b.Hi != b.Lo {
+			e.AddProduct(b.DType, b.Hi, x.Hi, y.Hi)
 		}
 		return
 	}
 	if m, ok := s.X.(*loop.Binary); ok && s.Op == loop.Add && m.Op == loop.Dot &&
-		(tail == asm.NoReg || b.depth > e.vector.depth) {
-		x, y := e.value(m.X), e.value(m.Y)
-		e.addDot(b.lo, x.lo, y.lo)
+		(tail == regalloc.NoReg || b.depth > e.Strip.Depth) {
+		x, y := e.Value(m.X), e.Value(m.Y)
+		e.AddDot(b.Lo, x.Lo, y.Lo)
 		return
 	}
-	x := e.value(s.X)
-	r := e.combine(s.Op, b.value, x)
-	if tail != asm.NoReg && b.depth <= e.vector.depth {
-		r = e.choose(value{dtype: dtype.Bool, lo: tail}, r, b.value)
+	x := e.Value(s.X)
+	r := e.Combine(s.Op, b.Value, x)
+	if tail != regalloc.NoReg && b.depth <= e.Strip.Depth {
+		r = e.Choose(Value{DType: dtype.Bool, Lo: tail}, r, b.Value)
 	}
 	e.set(b, r)
 }
 
 // when emits a branch, or only the body that a decided condition takes; it refuses conditions that differ by lane.
-func (e *emitter) when(s *loop.When) {
-	if !e.uniform(s.Cond) {
-		refuse("a branch that differs by lane")
+func (e *Emitter) when(s *loop.When) {
+	if !e.Uniform(s.Cond) {
+		Refuse("a branch that differs by lane")
 	}
-	if holds, known := e.decided(s.Cond); known {
+	if holds, known := e.Decided(s.Cond); known {
 		if holds {
 			e.body(s.Then)
 		} else {
@@ -136,91 +132,89 @@ func (e *emitter) when(s *loop.When) {
 		}
 		return
 	}
-	otherwise, done := e.label(), e.label()
-	e.branch(s.Cond, false, otherwise)
+	otherwise, done := e.Label(), e.Label()
+	e.Branch(s.Cond, false, otherwise)
 	arm := func(list []loop.Stmt) {
-		scope := e.open(list)
+		scope := e.Open(list)
 		e.body(list)
-		body := e.close()
-		e.Append(scope.head)
-		e.Append(body)
+		body := e.Close()
+		e.Place(scope, body)
 	}
 	arm(s.Then)
 	if len(s.Else) > 0 {
-		e.jump(asm.JMP, done)
-		e.bind(otherwise)
+		e.Jump(done)
+		e.Bind(otherwise)
 		arm(s.Else)
 	} else {
-		e.bind(otherwise)
+		e.Bind(otherwise)
 	}
-	e.bind(done)
+	e.Bind(done)
 }
 
 // check makes a value usable in indices, or ends the call with the failed check.
-func (e *emitter) check(s *loop.Check) {
-	v := e.value(s.X)
+func (e *Emitter) check(s *loop.Check) {
+	v := e.Value(s.X)
 	// 2⁶³ and more would be taken for negative numbers
-	if least, _ := e.bounds(e.resolve(s.Min)); s.X.DType() == dtype.U64 && least < 0 {
-		refuse("a check of u64 against %s", s.Min)
+	if least, _ := e.Bounds(e.Resolve(s.Min)); s.X.DType() == dtype.U64 && least < 0 {
+		Refuse("a check of u64 against %s", s.Min)
 	}
-	if !v.uniform {
-		e.checkLanes(s, v)
+	if !v.Uniform {
+		e.CheckLanes(s, v)
 		return
 	}
-	r, low, high := e.wholeNumber(v), e.integer(s.Min), e.integer(s.Max)
-	wrong, right := e.label(), e.label()
-	e.compareNumbers(r, low)
-	e.jump(asm.JL, wrong)
-	e.compareNumbers(r, high)
-	e.jump(asm.JLE, right)
-	e.bind(wrong)
-	e.failCheck(s, r, low, high)
-	e.bind(right)
-	e.checked(s, name{register: r})
+	r, low, high := e.WholeNumber(v), e.IntegerOf(s.Min), e.IntegerOf(s.Max)
+	wrong, right := e.Label(), e.Label()
+	e.CompareNumbers(r, low)
+	e.JumpIf(Less, wrong)
+	e.CompareNumbers(r, high)
+	e.JumpIf(LessOrEqual, right)
+	e.Bind(wrong)
+	e.FailCheck(s, r, low, high)
+	e.Bind(right)
+	e.Checked(s, Name{Register: r})
 }
 
-// failCheck ends the call with the value and the bounds of a failed check.
-func (e *emitter) failCheck(s *loop.Check, r, low, high asm.Reg) {
-	for i, x := range []asm.Reg{r, low, high} {
-		e.storeWord(frameWord(e.k.failed+i), x)
+// FailCheck ends the call with the value and the bounds of a failed check.
+func (e *Emitter) FailCheck(s *loop.Check, r, low, high regalloc.Reg) {
+	for i, x := range []regalloc.Reg{r, low, high} {
+		e.StoreWord(e.frameWord(e.Kernel.failed+i), x)
 	}
-	e.k.checks = append(e.k.checks, check{s.What, s.X.DType()})
-	e.Emit(asm.Inst{Op: asm.MOV, Bits: 64, Args: [4]asm.Reg{asm.RAX}, Imm: int64(len(e.k.checks))})
-	e.Emit(asm.Inst{Op: asm.RET})
+	e.Kernel.checks = append(e.Kernel.checks, check{s.What, s.X.DType()})
+	e.Return(int64(len(e.Kernel.checks)))
 }
 
-// checked binds the name of a value that passed its check.
-func (e *emitter) checked(s *loop.Check, n name) {
+// Checked binds the name of a value that passed its check.
+func (e *Emitter) Checked(s *loop.Check, n Name) {
 	for _, scope := range e.scopes {
 		scope.checked = true
 	}
 	// Each copy of the statement gets a unique name, since values computed with it are cached by name.
-	unique := sym.Hidden(fmt.Sprintf("%s#%d", s.Name.Text(), e.Registers(asm.General)))
-	if known, ok := e.k.ranges.Get(s.Name); ok {
-		e.k.ranges.Set(unique, known)
+	unique := sym.Hidden(fmt.Sprintf("%s#%d", s.Name.Text(), e.Unique()))
+	if known, ok := e.Kernel.Ranges.Get(s.Name); ok {
+		e.Kernel.Ranges.Set(unique, known)
 	}
-	n.depth = e.here.depth
-	e.names[unique] = n
-	e.names[s.Name] = name{depth: e.here.depth, replaced: true, value: sym.Var(unique)}
+	n.Depth = e.here.Depth
+	e.Names[unique] = n
+	e.Names[s.Name] = Name{Depth: e.here.Depth, replaced: true, value: sym.Var(unique)}
 }
 
 // loop emits a loop: as a vector loop if it is one and its body can be done in lanes, else one iteration after the
 // other.
-func (e *emitter) loop(s *loop.For) {
-	if s == e.rows && e.vector != nil {
+func (e *Emitter) loop(s *loop.For) {
+	if s == e.rows && e.Strip != nil {
 		e.sumsAlong(s)
 		return
 	}
 	if e.rowsOfSums(s) || e.turned(s) {
 		return
 	}
-	if s.Kind == loop.Vector && e.vector == nil {
+	if s.Kind == loop.Vector && e.Strip == nil {
 		saved := e.snapshot()
 		if reason := attempt(func() { e.vectorParts(s) }); reason == "" {
 			return
 		} else {
 			e.restore(saved)
-			e.k.note("loop %s is not done in lanes: %s", s.Var, reason)
+			e.Kernel.Note("loop %s is not done in lanes: %s", s.Var, reason)
 		}
 	}
 	e.serial(s)
@@ -231,16 +225,16 @@ func (e *emitter) loop(s *loop.For) {
 type snapshot struct {
 	scopes []*scope
 	copies []scope
-	insts  []asm.Inst
-	names  map[sym.Name]name
+	code   Code
+	names  map[sym.Name]Name
 	bound  map[string]binding
 	checks int
 }
 
 // snapshot copies the emitter's state, so that restore can undo a failed attempt.
-func (e *emitter) snapshot() snapshot {
-	s := snapshot{scopes: slices.Clone(e.scopes), insts: e.Insts, names: maps.Clone(e.names), bound: maps.Clone(e.bound),
-		checks: len(e.k.checks)}
+func (e *Emitter) snapshot() snapshot {
+	s := snapshot{scopes: slices.Clone(e.scopes), code: e.Code(), names: maps.Clone(e.Names), bound: maps.Clone(e.bound),
+		checks: len(e.Kernel.checks)}
 	for _, scope := range e.scopes {
 		c := *scope
 		c.headReady, c.bodyReady = maps.Clone(c.headReady), maps.Clone(c.bodyReady)
@@ -250,13 +244,14 @@ func (e *emitter) snapshot() snapshot {
 }
 
 // restore drops everything that was emitted since a snapshot.
-func (e *emitter) restore(s snapshot) {
-	e.scopes, e.Insts, e.names, e.bound = s.scopes, s.insts, s.names, s.bound
+func (e *Emitter) restore(s snapshot) {
+	e.scopes, e.Names, e.bound = s.scopes, s.names, s.bound
+	e.SetCode(s.code)
 	for i, scope := range e.scopes {
 		*scope = s.copies[i]
 	}
-	e.here, e.inHead, e.vector = e.scopes[len(e.scopes)-1], false, nil
-	e.k.checks = e.k.checks[:s.checks]
+	e.here, e.inHead, e.Strip = e.scopes[len(e.scopes)-1], false, nil
+	e.Kernel.checks = e.Kernel.checks[:s.checks]
 }
 
 // mostWritten is the largest number of statements that are emitted for a kernel, failed attempts included: the number
@@ -267,8 +262,8 @@ const mostWritten = 1 << 17
 const mostUnrolled = 64
 
 // serial emits a loop of one iteration after the other; short loops are unrolled.
-func (e *emitter) serial(s *loop.For) {
-	extent := e.resolve(s.Extent)
+func (e *Emitter) serial(s *loop.For) {
+	extent := e.Resolve(s.Extent)
 	if n, ok := extent.Const(); ok {
 		if n <= 0 {
 			return
@@ -290,7 +285,7 @@ func (e *emitter) serial(s *loop.For) {
 }
 
 // part emits the iterations [first, end) of a loop.
-func (e *emitter) part(s *loop.For, first, end sym.Expr) {
+func (e *Emitter) part(s *loop.For, first, end sym.Expr) {
 	from, ok1 := first.Const()
 	to, ok2 := end.Const()
 	if ok1 && ok2 {
@@ -300,22 +295,22 @@ func (e *emitter) part(s *loop.For, first, end sym.Expr) {
 		} else if to <= from {
 			return
 		}
-		known, _ := e.k.ranges.Get(s.Var)
-		e.k.ranges.Set(s.Var, sym.Range{Min: from, Max: to - 1})
-		defer e.k.ranges.Set(s.Var, known)
+		known, _ := e.Kernel.Ranges.Get(s.Var)
+		e.Kernel.Ranges.Set(s.Var, sym.Range{Min: from, Max: to - 1})
+		defer e.Kernel.Ranges.Set(s.Var, known)
 	}
 	e.counted(s, first, end, s.Body, func() { e.body(s.Body) })
 }
 
 // written unrolls iterations of a loop.
-func (e *emitter) written(s *loop.For, first, end int64) {
-	outer := e.names
-	e.names = maps.Clone(outer)
+func (e *Emitter) written(s *loop.For, first, end int64) {
+	outer := e.Names
+	e.Names = maps.Clone(outer)
 	for i := first; i < end; i++ {
-		e.names[s.Var] = name{depth: e.here.depth, replaced: true, value: sym.Const(i)}
+		e.Names[s.Var] = Name{Depth: e.here.Depth, replaced: true, value: sym.Const(i)}
 		e.body(s.Body)
 	}
-	e.names = outer
+	e.Names = outer
 }
 
 // weight returns the number of statements that a body runs, if its loops are unrolled.
@@ -358,62 +353,71 @@ func copied(n int64, body []loop.Stmt) int64 {
 }
 
 // counted emits a loop whose variable counts from first up to end. around is the statements that body emits.
-func (e *emitter) counted(s *loop.For, first, end sym.Expr, around []loop.Stmt, body func()) {
+func (e *Emitter) counted(s *loop.For, first, end sym.Expr, around []loop.Stmt, body func()) {
 	to, fixed := end.Const()
-	limit := asm.NoReg
+	limit := regalloc.NoReg
 	if !fixed {
-		limit = e.integer(end)
+		limit = e.IntegerOf(end)
 	}
-	var inner []asm.Reg
-	for _, x := range loop.Hollow(s, func(x sym.Expr) int64 { lo, _ := e.bounds(e.resolve(x)); return lo }, e.most) {
-		inner = append(inner, e.integer(x))
+	var inner []regalloc.Reg
+	for _, x := range loop.Hollow(s, func(x sym.Expr) int64 { lo, _ := e.Bounds(e.Resolve(x)); return lo }, e.Most) {
+		inner = append(inner, e.IntegerOf(x))
 	}
-	scope := e.open(around)
-	lo, _ := e.bounds(end.Sub(first))
-	scope.certain = lo > 0 && len(inner) == 0
-	outer := e.names
-	e.names = maps.Clone(outer)
-	i := e.general()
-	e.names[s.Var] = name{depth: scope.depth, register: i}
+	scope := e.Open(around)
+	lo, _ := e.Bounds(end.Sub(first))
+	scope.Certain = lo > 0 && len(inner) == 0
+	outer := e.Names
+	e.Names = maps.Clone(outer)
+	i := e.General()
+	e.Names[s.Var] = Name{Depth: scope.Depth, Register: i}
 	body()
-	e.names = outer
-	list := e.close()
-	over, again := e.label(), e.label()
-	if !scope.certain {
+	e.Names = outer
+	list := e.Close()
+	over, again := e.Label(), e.Label()
+	if !scope.Certain {
 		if fixed {
-			limit = e.number(to)
+			limit = e.Number(to)
 		}
-		e.compareNumbers(limit, e.integer(first))
-		e.jump(asm.JLE, over)
+		e.CompareNumbers(limit, e.IntegerOf(first))
+		e.JumpIf(LessOrEqual, over)
 	}
 	for _, x := range inner {
-		e.integerImm(asm.CMP, x, 0)
-		e.jump(asm.JLE, over)
+		e.CompareNumber(x, 0)
+		e.JumpIf(LessOrEqual, over)
 	}
-	e.Append(scope.head)
+	e.AppendCode(scope.Head)
 	if from, ok := first.Const(); ok {
-		e.setNumber(i, from)
+		e.SetNumber(i, from)
 	} else {
-		e.assign(i, e.integer(first))
+		e.Assign(i, e.IntegerOf(first))
 	}
-	_, most := e.bounds(end.Sub(first))
+	_, most := e.Bounds(end.Sub(first))
 	_, start := first.Const()
-	e.turns(again, most, fixed && start, i, 1)
-	e.Append(list)
-	e.integerImm(asm.ADD, i, 1)
+	e.Turns(again, most, fixed && start, i, 1)
+	e.AppendCode(list)
+	e.IntegerNumber(Add, i, 1)
 	if fixed {
-		e.integerImm(asm.CMP, i, to)
+		e.CompareNumber(i, to)
 	} else {
-		e.compareNumbers(i, limit)
+		e.CompareNumbers(i, limit)
 	}
-	e.jump(asm.JL, again)
-	e.bind(over)
+	e.JumpIf(Less, again)
+	e.Bind(over)
 }
 
 // rebodyKeep is rebody, but keeps the cached values, on which the following code may rely.
-func (e *emitter) rebodyKeep() (body []asm.Inst) {
-	body, e.Insts = e.Insts, nil
+func (e *Emitter) rebodyKeep() (body Code) {
+	body = e.Code()
+	e.SetCode(nil)
 	return body
+}
+
+// joined returns a list of instructions followed by another, which are then no longer valid; the innermost scope's body
+// begins again.
+func (e *Emitter) joined(first, second Code) Code {
+	e.SetCode(first)
+	e.AppendCode(second)
+	return e.rebodyKeep()
 }
 
 // storedIn returns the names of the buffers that a body stores to.

@@ -1,4 +1,4 @@
-package amd64
+package lanes
 
 import (
 	"slices"
@@ -12,10 +12,10 @@ import (
 // are known.
 
 // vectorParts emits a vector loop, in three parts if most of its iterations lie in an interior.
-func (e *emitter) vectorParts(s *loop.For) {
-	extent := e.resolve(s.Extent)
+func (e *Emitter) vectorParts(s *loop.For) {
+	extent := e.Resolve(s.Extent)
 	n, fixed := extent.Const()
-	if !fixed || n <= int64(e.isa.lanes) || len(e.reductions(s)) > 0 {
+	if !fixed || n <= int64(e.lanes) || len(e.reductions(s)) > 0 {
 		e.vectorLoop(s, 0, extent)
 		return
 	}
@@ -24,7 +24,7 @@ func (e *emitter) vectorParts(s *loop.For) {
 		first, end = 0, n
 	}
 	first, end = e.smooth(s, first, end)
-	if end-first == n || end-first < max(n/2, int64(e.isa.lanes)) || size(s.Body) > mostCopied {
+	if end-first == n || end-first < max(n/2, int64(e.lanes)) || size(s.Body) > mostCopied {
 		e.vectorLoop(s, 0, extent)
 		return
 	}
@@ -34,7 +34,7 @@ func (e *emitter) vectorParts(s *loop.For) {
 }
 
 // vectorPart emits the iterations of a vector loop from first on and below end.
-func (e *emitter) vectorPart(s *loop.For, first, end int64) {
+func (e *Emitter) vectorPart(s *loop.For, first, end int64) {
 	if end <= first {
 		return
 	}
@@ -43,17 +43,17 @@ func (e *emitter) vectorPart(s *loop.For, first, end int64) {
 }
 
 // within restricts a loop's variable to some iterations, until undo is called.
-func (e *emitter) within(variable sym.Name, first, end int64) (undo func()) {
-	known, _ := e.k.ranges.Get(variable)
-	e.k.ranges.Set(variable, sym.Range{Min: first, Max: end - 1})
-	return func() { e.k.ranges.Set(variable, known) }
+func (e *Emitter) within(variable sym.Name, first, end int64) (undo func()) {
+	known, _ := e.Kernel.Ranges.Get(variable)
+	e.Kernel.Ranges.Set(variable, sym.Range{Min: first, Max: end - 1})
+	return func() { e.Kernel.Ranges.Set(variable, known) }
 }
 
 // mostCuts is the largest number of cuts of a range of iterations.
 const mostCuts = 8
 
 // smooth returns a subrange of the iterations [first, end) in which as many indices as possible change evenly.
-func (e *emitter) smooth(s *loop.For, first, end int64) (int64, int64) {
+func (e *Emitter) smooth(s *loop.For, first, end int64) (int64, int64) {
 	list := e.unevenIndices(s)
 	for range mostCuts {
 		if len(list) == 0 {
@@ -62,7 +62,7 @@ func (e *emitter) smooth(s *loop.For, first, end int64) (int64, int64) {
 		undo := e.within(s.Var, first, end)
 		c := cuts{e: e, variable: s.Var, first: first, end: end}
 		for _, x := range list {
-			c.of(e.k.ranges.Simplify(x))
+			c.of(e.Kernel.Ranges.Simplify(x))
 		}
 		undo()
 		if len(c.at) == 0 {
@@ -74,9 +74,9 @@ func (e *emitter) smooth(s *loop.For, first, end int64) (int64, int64) {
 }
 
 // unevenIndices returns the integers of a loop's body that are not linear in its variable.
-func (e *emitter) unevenIndices(s *loop.For) (list []sym.Expr) {
+func (e *Emitter) unevenIndices(s *loop.For) (list []sym.Expr) {
 	add := func(x sym.Expr) {
-		if x = e.resolve(x); slices.Contains(x.Vars(), s.Var) && !x.Multilinear() {
+		if x = e.Resolve(x); slices.Contains(x.Vars(), s.Var) && !x.Multilinear() {
 			list = append(list, x)
 		}
 	}
@@ -105,7 +105,7 @@ func (e *emitter) unevenIndices(s *loop.For) (list []sym.Expr) {
 
 // cuts collects the iterations at which an index begins to change in another way.
 type cuts struct {
-	e          *emitter
+	e          *Emitter
 	variable   sym.Name
 	first, end int64
 	at         []int64

@@ -1,9 +1,9 @@
-package amd64
+package lanes
 
 import (
 	"slices"
 
-	"github.com/weirml/weir/internal/codegen/amd64/asm"
+	"github.com/weirml/weir/internal/codegen/regalloc"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
 )
@@ -11,15 +11,15 @@ import (
 // This file emits conditions. It decides which of them are known, which are the same in all lanes and so become
 // branches, and in which iterations of a loop they hold.
 
-// uniform reports whether an expression is the same in all lanes.
-func (e *emitter) uniform(x loop.Expr) bool {
-	if e.vector == nil {
+// Uniform reports whether an expression is the same in all lanes.
+func (e *Emitter) Uniform(x loop.Expr) bool {
+	if e.Strip == nil {
 		return true
 	}
-	same := func(s sym.Expr) bool { return !e.varies(e.resolve(s)) }
+	same := func(s sym.Expr) bool { return !e.Varies(e.Resolve(s)) }
 	switch x := x.(type) {
 	case *loop.Ref:
-		return e.bound[x.Name].uniform
+		return e.bound[x.Name].Uniform
 	case *loop.Index:
 		return same(x.X)
 	case *loop.Load:
@@ -27,7 +27,7 @@ func (e *emitter) uniform(x loop.Expr) bool {
 			return false
 		}
 	}
-	return !slices.ContainsFunc(loop.Operands(x), func(y loop.Expr) bool { return !e.uniform(y) })
+	return !slices.ContainsFunc(loop.Operands(x), func(y loop.Expr) bool { return !e.Uniform(y) })
 }
 
 // comparison reads a comparison of two symbolic integers: for Ge it holds if slack is at least 0, for Eq if slack is 0,
@@ -55,11 +55,11 @@ func comparison(x loop.Expr) (op loop.BinaryOp, slack sym.Expr, ok bool) {
 	return b.Op, left.X.Sub(right.X), true
 }
 
-// decided returns the value of a condition that the ranges of its variables decide for all lanes; known is false for
+// Decided returns the value of a condition that the ranges of its variables decide for all lanes; known is false for
 // others.
-func (e *emitter) decided(x loop.Expr) (holds, known bool) {
+func (e *Emitter) Decided(x loop.Expr) (holds, known bool) {
 	if op, slack, ok := comparison(x); ok {
-		lo, hi := e.bounds(e.resolveLanes(slack))
+		lo, hi := e.Bounds(e.resolveLanes(slack))
 		switch {
 		case op == loop.Ge && lo >= 0, op == loop.Eq && lo == 0 && hi == 0, op == loop.Ne && (lo > 0 || hi < 0):
 			return true, true
@@ -72,8 +72,8 @@ func (e *emitter) decided(x loop.Expr) (holds, known bool) {
 	if !ok || b.Op != loop.And && b.Op != loop.Or {
 		return false, false
 	}
-	first, known1 := e.decided(b.X)
-	second, known2 := e.decided(b.Y)
+	first, known1 := e.Decided(b.X)
+	second, known2 := e.Decided(b.Y)
 	settles := b.Op == loop.Or // the value of one side that decides the condition
 	switch {
 	case known1 && first == settles, known2 && second == settles:
@@ -85,28 +85,28 @@ func (e *emitter) decided(x loop.Expr) (holds, known bool) {
 }
 
 // resolveLanes is resolve, except that it keeps the vector loop's variable, which has a value for each lane.
-func (e *emitter) resolveLanes(x sym.Expr) sym.Expr {
+func (e *Emitter) resolveLanes(x sym.Expr) sym.Expr {
 	return x.Subst(func(n sym.Name) (sym.Expr, bool) {
-		b := e.names[n]
-		return b.value, b.replaced && (e.vector == nil || n != e.vector.original)
+		b := e.Names[n]
+		return b.value, b.replaced && (e.Strip == nil || n != e.Strip.original)
 	})
 }
 
-// branch jumps to a label if a uniform condition equals when.
-func (e *emitter) branch(x loop.Expr, when bool, to asm.Label) {
+// Branch jumps to a label if a uniform condition equals when.
+func (e *Emitter) Branch(x loop.Expr, when bool, to regalloc.Label) {
 	e.compareEarly(x)
 	e.branchOn(x, when, to)
 }
 
 // compareEarly computes the operands of all comparisons of a condition before its first branch: after a branch, they
 // would not be computed on every path.
-func (e *emitter) compareEarly(x loop.Expr) {
-	if _, known := e.decided(x); known {
+func (e *Emitter) compareEarly(x loop.Expr) {
+	if _, known := e.Decided(x); known {
 		return
 	}
 	if _, slack, ok := comparison(x); ok {
-		if rest, _, _ := compared(e.resolve(slack)); !isZero(rest) {
-			e.integer(rest)
+		if rest, _, _ := compared(e.Resolve(slack)); !IsZero(rest) {
+			e.IntegerOf(rest)
 		}
 		return
 	}
@@ -117,24 +117,23 @@ func (e *emitter) compareEarly(x loop.Expr) {
 }
 
 // branchOn jumps to a label if a condition is equal to when, and falls through if not.
-func (e *emitter) branchOn(x loop.Expr, when bool, to asm.Label) {
-	if holds, known := e.decided(x); known {
+func (e *Emitter) branchOn(x loop.Expr, when bool, to regalloc.Label) {
+	if holds, known := e.Decided(x); known {
 		if holds == when {
-			e.jump(asm.JMP, to)
+			e.Jump(to)
 		}
 		return
 	}
 	if op, slack, ok := comparison(x); ok {
-		e.branchOnComparison(op, e.resolve(slack), when, to)
+		e.branchOnComparison(op, e.Resolve(slack), when, to)
 		return
 	}
 	// Values computed after a branch do not exist on every path, so they are dropped.
-	second := func(x loop.Expr, when bool, to asm.Label) {
-		s := e.open(nil)
+	second := func(x loop.Expr, when bool, to regalloc.Label) {
+		s := e.Open(nil)
 		e.branchOn(x, when, to)
-		body := e.close()
-		e.Append(s.head)
-		e.Append(body)
+		body := e.Close()
+		e.Place(s, body)
 	}
 	switch x := x.(type) {
 	case *loop.Unary:
@@ -151,19 +150,13 @@ func (e *emitter) branchOn(x loop.Expr, when bool, to asm.Label) {
 			second(x.Y, when, to)
 			return
 		}
-		stay := e.label()
+		stay := e.Label()
 		e.branchOn(x.X, !when, stay)
 		second(x.Y, when, to)
-		e.bind(stay)
+		e.Bind(stay)
 		return
 	}
-	r := e.bitsOf(e.value(x).lo)
-	e.Emit(asm.Inst{Op: asm.TEST, Bits: 32, Args: [4]asm.Reg{r}, Imm: 1})
-	if when {
-		e.jump(asm.JNE, to)
-	} else {
-		e.jump(asm.JE, to)
-	}
+	e.JumpOnLane(e.Value(x).Lo, 0, when, to)
 }
 
 // compared splits the comparison of slack with 0 into one of rest with a number, the constant term, so that rest is
@@ -178,34 +171,34 @@ func compared(slack sym.Expr) (rest sym.Expr, limit int64, mirrored bool) {
 }
 
 // branchOnComparison is branchOn for the comparison slack op 0.
-func (e *emitter) branchOnComparison(op loop.BinaryOp, slack sym.Expr, when bool, to asm.Label) {
+func (e *Emitter) branchOnComparison(op loop.BinaryOp, slack sym.Expr, when bool, to regalloc.Label) {
 	rest, limit, mirrored := compared(slack)
-	taken, other := asm.JGE, asm.JL
+	taken, other := GreaterOrEqual, Less
 	if mirrored {
-		taken, other = asm.JLE, asm.JG
+		taken, other = LessOrEqual, Greater
 	}
 	switch op {
 	case loop.Eq:
-		taken, other = asm.JE, asm.JNE
+		taken, other = Equal, NotEqual
 	case loop.Ne:
-		taken, other = asm.JNE, asm.JE
+		taken, other = NotEqual, Equal
 	}
 	if constant, ok := slack.Const(); ok { // the bounds did not decide it, but the resolved expression does
 		if (op == loop.Ge && constant >= 0 || op == loop.Eq && constant == 0 || op == loop.Ne && constant != 0) == when {
-			e.jump(asm.JMP, to)
+			e.Jump(to)
 		}
 		return
 	}
-	e.integerImm(asm.CMP, e.integer(rest), limit)
+	e.CompareNumber(e.IntegerOf(rest), limit)
 	if !when {
 		taken = other
 	}
-	e.jump(taken, to)
+	e.JumpIf(taken, to)
 }
 
 // interior returns the iterations of a loop of n in which all comparisons of symbolic integers hold whatever the
 // variables of inner loops are; ok is true if these are most iterations but not all, and the body is not too large.
-func (e *emitter) interior(variable sym.Name, n int64, body []loop.Stmt) (first, end int64, ok bool) {
+func (e *Emitter) interior(variable sym.Name, n int64, body []loop.Stmt) (first, end int64, ok bool) {
 	if n < 3 || size(body) > mostCopied {
 		return 0, 0, false
 	}
@@ -215,7 +208,7 @@ func (e *emitter) interior(variable sym.Name, n int64, body []loop.Stmt) (first,
 		if op, slack, ok := comparison(x); ok && op == loop.Ge {
 			factor, rest, linear := e.resolveLanes(slack).Linear(variable)
 			f, constant := factor.Const()
-			if lo, _ := e.bounds(rest); linear && constant && lo > -1<<40 && lo < 1<<40 {
+			if lo, _ := e.Bounds(rest); linear && constant && lo > -1<<40 && lo < 1<<40 {
 				switch {
 				case f > 0:
 					first = max(first, (-lo+f-1)/f)

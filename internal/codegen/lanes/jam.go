@@ -1,9 +1,9 @@
-package amd64
+package lanes
 
 import (
 	"fmt"
 
-	"github.com/weirml/weir/internal/codegen/amd64/asm"
+	"github.com/weirml/weir/internal/codegen/regalloc"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
 )
@@ -12,18 +12,15 @@ import (
 // a matrix's columns: the inner loops are emitted once, with the sums of all strips in them. The sums then need not
 // wait for one another, and one iteration reads adjacent memory.
 
-// mostJammed is the number of sums that are computed together: twice the latency of an addition.
-const mostJammed = 8
-
 // jam is copies of a vector loop's body, one for each strip.
 type jam struct {
 	copies [][]loop.Stmt
-	tails  []asm.Reg // by copy: the mask of its lanes; NoReg: all
+	tails  []regalloc.Reg // by copy: the mask of its lanes; NoReg: all
 }
 
-// jammable returns the number of strips of a vector loop that can be done together; at most 1 if it is not such a loop.
-func (e *emitter) jammable(s *loop.For) int64 {
-	if e.rows != nil || e.collect != nil || e.override != nil || e.turning != nil {
+// Jammable returns the number of strips of a vector loop that can be done together; at most 1 if it is not such a loop.
+func (e *Emitter) Jammable(s *loop.For) int64 {
+	if e.rows != nil || e.Collect != nil || e.Override != nil || e.turning != nil {
 		return 1
 	}
 	sums, loops := int64(0), false
@@ -50,15 +47,12 @@ func (e *emitter) jammable(s *loop.For) int64 {
 	if !loops {
 		return 1
 	}
-	if most := int64(mostJammed); e.isa.masks {
-		return most / sums
-	}
-	return mostJammed / 2 / sums
+	return e.MostSums / sums
 }
 
 // inPieces reports whether a loop is better unrolled, or cut where its indices leave an interior.
-func (e *emitter) inPieces(f *loop.For) bool {
-	n, fixed := e.resolve(f.Extent).Const()
+func (e *Emitter) inPieces(f *loop.For) bool {
+	n, fixed := e.Resolve(f.Extent).Const()
 	if !fixed {
 		return false
 	}
@@ -94,14 +88,14 @@ func sumsIn(f *loop.For, own map[string]bool) (count int64) {
 }
 
 // jammed returns count copies of a vector loop's body, for consecutive strips.
-func (e *emitter) jammed(s *loop.For, count int64) *jam {
+func (e *Emitter) jammed(s *loop.For, count int64) *jam {
 	declared := map[string]bool{}
 	for _, name := range declaredIn(s.Body) {
 		declared[name] = true
 	}
 	j := &jam{}
 	for c := range count {
-		next := map[sym.Name]sym.Expr{s.Var: sym.Var(s.Var).Add(sym.Const(c * int64(e.isa.lanes)))}
+		next := map[sym.Name]sym.Expr{s.Var: sym.Var(s.Var).Add(sym.Const(c * int64(e.lanes)))}
 		r := &loop.Rewrite{
 			Integer: func(x sym.Expr) sym.Expr {
 				return x.Subst(func(n sym.Name) (sym.Expr, bool) { v, ok := next[n]; return v, ok })
@@ -113,18 +107,18 @@ func (e *emitter) jammed(s *loop.For, count int64) *jam {
 				return name
 			},
 		}
-		j.copies, j.tails = append(j.copies, r.Body(s.Body)), append(j.tails, asm.NoReg)
+		j.copies, j.tails = append(j.copies, r.Body(s.Body)), append(j.tails, regalloc.NoReg)
 	}
 	return j
 }
 
 // emit emits the statements of all copies, a loop's together.
-func (j *jam) emit(e *emitter) {
+func (j *jam) emit(e *Emitter) {
 	for i, first := range j.copies[0] {
 		f, ok := first.(*loop.For)
 		if !ok {
 			for c, body := range j.copies {
-				e.vector.tail = j.tails[c]
+				e.Strip.tail = j.tails[c]
 				e.statement(body[i])
 			}
 			continue
@@ -135,12 +129,12 @@ func (j *jam) emit(e *emitter) {
 			list := body[i].(*loop.For).Body
 			inner.copies, all = append(inner.copies, list), append(all, list...)
 		}
-		e.counted(f, sym.Const(0), e.resolve(f.Extent), all, func() { inner.emit(e) })
+		e.counted(f, sym.Const(0), e.Resolve(f.Extent), all, func() { inner.emit(e) })
 	}
 }
 
-// together returns the number of strips for one turn: at most most, with as few turns as possible.
-func together(strips, most int64) int64 {
+// Together returns the number of strips for one turn: at most most, with as few turns as possible.
+func Together(strips, most int64) int64 {
 	best := int64(1)
 	for n := int64(2); n <= min(most, strips); n++ {
 		if strips/n+strips%n <= strips/best+strips%best {
