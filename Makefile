@@ -43,13 +43,13 @@ demo: build ## build the command and run it on the digits
 
 .PHONY: test
 test: SHORT := -short
-test: fresh format vet weirvet metrics serve beam conformance python ## all tests on this system, long ones in a short form
+test: fresh format vet weirvet metrics serve beam arm64 conformance python ## all tests on this system, long ones in a short form
 	@$(GO) run ./internal/lint/leftout -say $(ENDINGS)
 	@echo "== all tests passed; make test-all runs the long forms, other systems, drivers and Pythons, and PyTorch"
 
 # Disk for PyTorch, and an hour or more, are needed.
 .PHONY: test-all
-test-all: fresh format vet weirvet metrics serve serve-all beam cross test-386 test-wasm test-race second-driver conformance python torch engines-all pythons ## every test there is, whole
+test-all: fresh format vet weirvet metrics serve serve-all beam arm64 cross test-386 test-wasm test-race second-driver conformance python torch engines-all pythons ## every test there is, whole
 	@$(GO) run ./internal/lint/leftout -say $(ENDINGS)
 	@echo "   longer runs, each of which has a short form that ran: docs/robustness.md, CONTRIBUTING.md"
 	@echo "== all tests passed"
@@ -162,6 +162,30 @@ cross: ## compile and vet for every system in TARGETS
 		GOOS=$${target%/*} GOARCH=$${target#*/} $(GO) vet ./...; \
 		(cd $(VET); GOOS=$${target%/*} GOARCH=$${target#*/} $(GO) vet ./...); \
 	done
+
+# Programs for arm64 run in qemu's user mode: what depends on features on processors with all of them, with some, and with none; other
+# rooms on one. qemu does not tell at which address a mapped file was cut short. Hostile kernels are the
+# same Go code on every processor, and slow there.
+ARM64_CODE  := ./internal/codegen/arm64/... ./internal/target/...
+ARM64_ROOMS := ./internal/mem/... ./internal/probe/... ./internal/device/cpu/... ./internal/dtype/... ./internal/loop/... \
+	./internal/codegen/mathematics/... ./internal/codegen/portable/...
+ARM64_SKIP  := TruncatedFile|Hostile
+ARM64_NONE  := there is no qemu-aarch64-static (Debian: qemu-user-static)
+
+.PHONY: arm64
+arm64: | .cache ## machine code for arm64, and the inner rooms, on processors that qemu emulates
+	@if ! qemu=$$(command -v qemu-aarch64-static || command -v qemu-aarch64); then \
+		echo '!! NOTHING IS TESTED ON ARM64: $(ARM64_NONE)'; \
+		echo '{"Package":"arm64","Test":"all","Skipped":true,"Why":"$(ARM64_NONE)"}' >> $(ENDINGS); \
+		exit 0; \
+	fi; \
+	emulated() { \
+		echo "== go test, linux/arm64 on $$1"; \
+		WEIR_EXPECTED_FEATURES="$$2" GOARCH=arm64 $(GO) test -short -timeout 30m -skip "$(ARM64_SKIP)" -exec "$$qemu -cpu $$1" "$${@:3}"; \
+	}; \
+	emulated max "bf16 dotprod fp16 i8mm neon" $(ARM64_CODE); \
+	emulated neoverse-n1 "dotprod fp16 neon" $(ARM64_CODE); \
+	emulated cortex-a53 "neon" $(ARM64_CODE) $(ARM64_ROOMS)
 
 # A 386 program runs on Linux for amd64. internal/lint reads sources, and conformance runs code that other tests run too: neither
 # depends on the size of integers.
