@@ -80,14 +80,20 @@ func decode[T any](v value, what string) (out T, err error) {
 }
 
 func (v value) object() (object, error) {
+	if m, ok := scanObject(v.raw); ok {
+		return object{v.path, m, v.file}, nil
+	}
 	m, err := decode[map[string]json.RawMessage](v, "an object")
 	return object{v.path, m, v.file}, err
 }
 
 func (v value) list() ([]value, error) {
-	raws, err := decode[[]json.RawMessage](v, "a list")
-	if err != nil {
-		return nil, err
+	raws, ok := scanList(v.raw)
+	if !ok {
+		var err error
+		if raws, err = decode[[]json.RawMessage](v, "a list"); err != nil {
+			return nil, err
+		}
 	}
 	list := make([]value, len(raws))
 	for i, raw := range raws {
@@ -221,9 +227,14 @@ func parse(data []byte) (object, error) {
 		return object{}, input("the file is not UTF-8")
 	}
 	data = bytes.TrimPrefix(data, []byte("\xEF\xBB\xBF"))
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(data, &members); err != nil {
-		return object{}, input("the file is not a JSON object: " + err.Error())
+	members, ok := map[string]json.RawMessage(nil), json.Valid(data)
+	if ok {
+		members, ok = scanObject(data)
+	}
+	if !ok {
+		if err := json.Unmarshal(data, &members); err != nil {
+			return object{}, input("the file is not a JSON object: " + err.Error())
+		}
 	}
 	return object{"tokenizer", members, &reading{growth: 1}}, nil
 }

@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// scanner reads the long lists of a file: vocabularies and merges. The file is known to be valid JSON of UTF-8, so that
-// a scanner need not check it. What is unusual it leaves to package json, which reads everything, and takes longer.
+// scanner reads objects, lists, and what is long in a file: vocabularies and merges. The file is known to be valid JSON
+// of UTF-8, so that a scanner need not check it. What is unusual it leaves to package json, which reads everything, and
+// takes longer.
 type scanner struct {
 	raw []byte
 	at  int
@@ -28,25 +29,31 @@ func (s *scanner) next(c byte) bool {
 	return false
 }
 
+// quoted passes the rest of a string with its closing quote, and reports whether it has escapes.
+func (s *scanner) quoted() (escaped, ok bool) {
+	for ; s.at < len(s.raw); s.at++ {
+		switch s.raw[s.at] {
+		case '"':
+			s.at++
+			return escaped, true
+		case '\\':
+			escaped = true
+			s.at++
+		}
+	}
+	return escaped, false
+}
+
 // text passes a string, and returns its characters: if it has no escapes, in the file's memory.
 func (s *scanner) text() (string, bool) {
 	if !s.next('"') {
 		return "", false
 	}
-	begin, escaped := s.at, false
-	for ; ; s.at++ {
-		if s.at >= len(s.raw) {
-			return "", false
-		}
-		if s.raw[s.at] == '"' {
-			break
-		}
-		if s.raw[s.at] == '\\' {
-			escaped = true
-			s.at++
-		}
+	begin := s.at
+	escaped, ok := s.quoted()
+	if !ok {
+		return "", false
 	}
-	s.at++
 	if !escaped {
 		return view(s.raw[begin : s.at-1]), true
 	}
@@ -76,6 +83,77 @@ func (s *scanner) ended(c byte, odd *bool) bool {
 	}
 	*odd = !s.next(',')
 	return *odd
+}
+
+// value passes a value, and returns its bytes.
+func (s *scanner) value() []byte {
+	s.next(0) // white space
+	begin, depth := s.at, 0
+	for s.at < len(s.raw) {
+		switch s.raw[s.at] {
+		case '"':
+			s.at++
+			s.quoted()
+			if depth == 0 {
+				return s.raw[begin:s.at]
+			}
+			continue
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth--; depth <= 0 {
+				if depth == 0 {
+					s.at++
+				}
+				return s.raw[begin:s.at]
+			}
+		case ',', ' ', '\t', '\n', '\r':
+			if depth == 0 {
+				return s.raw[begin:s.at]
+			}
+		}
+		s.at++
+	}
+	return s.raw[begin:]
+}
+
+// scanObject reads an object's members, and scanList a list's elements, whose bytes are the file's; ok is false if
+// package json must read them.
+func scanObject(raw []byte) (members map[string]json.RawMessage, ok bool) {
+	s := scanner{raw: raw}
+	if !s.next('{') {
+		return nil, false
+	}
+	members = map[string]json.RawMessage{}
+	if s.next('}') {
+		return members, true
+	}
+	for odd := false; ; {
+		name, isText := s.text()
+		if !isText || !s.next(':') {
+			return nil, false
+		}
+		members[strings.Clone(name)] = s.value()
+		if s.ended('}', &odd) {
+			return members, !odd
+		}
+	}
+}
+
+func scanList(raw []byte) (list []json.RawMessage, ok bool) {
+	s := scanner{raw: raw}
+	if !s.next('[') {
+		return nil, false
+	}
+	if s.next(']') {
+		return nil, true
+	}
+	for odd := false; ; {
+		list = append(list, s.value())
+		if s.ended(']', &odd) {
+			return list, !odd
+		}
+	}
 }
 
 // bytesOfID is the number of bytes that a token and its id take in most files, or more.
