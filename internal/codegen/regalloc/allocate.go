@@ -217,11 +217,22 @@ func (a *allocator[I]) rewrite() []I {
 		}
 		*r = b.temporary
 	}
+	spilled := false
+	assign := func(r *Reg, _ Role) {
+		if r.Virtual() {
+			v := a.of(*r)
+			*r = v.machine
+			spilled = spilled || v.machine == NoReg
+		}
+	}
 	for i = range a.insts {
-		in = a.insts[i]
-		a.machine.Fold(&in, a.place)
+		in, spilled = a.insts[i], false
 		temporaries, before, after = temporaries[:0], before[:0], after[:0]
-		a.machine.Visit(&in, visit)
+		if a.machine.Visit(&in, assign); spilled { // which is rare
+			in = a.insts[i]
+			a.machine.Fold(&in, a.place)
+			a.machine.Visit(&in, visit)
+		}
 		out = append(out, before...)
 		if to, from, ok := a.machine.Move(&in); !ok || to != from {
 			out = append(out, in)

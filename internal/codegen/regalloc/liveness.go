@@ -163,20 +163,20 @@ func (a *allocator[I]) findUses(blocks []block) {
 	var bl *block
 	var weight float64
 	var at int
-	read := func(r *Reg, role Role) {
-		if r.Virtual() && role&Read != 0 {
+	var written []Reg
+	visit := func(r *Reg, role Role) {
+		if !r.Virtual() {
+			return
+		}
+		if role&Read != 0 {
 			n := a.at(*r)
 			touch(n, *r, at, weight)
 			if !bl.kill.has(n) {
 				bl.gen.add(n)
 			}
 		}
-	}
-	write := func(r *Reg, role Role) {
-		if r.Virtual() && role&Write != 0 {
-			n := a.at(*r)
-			touch(n, *r, at, weight)
-			bl.kill.add(n)
+		if role&Write != 0 {
+			written = append(written, *r)
 		}
 	}
 	for n := range blocks {
@@ -187,9 +187,13 @@ func (a *allocator[I]) findUses(blocks []block) {
 			if a.machine.Overlaps(in) {
 				at += 2
 			}
-			a.machine.Visit(in, read)
-			at = 2*i + 1
-			a.machine.Visit(in, write)
+			written = written[:0]
+			a.machine.Visit(in, visit)
+			for _, r := range written {
+				n := a.at(r)
+				touch(n, r, 2*i+1, weight)
+				bl.kill.add(n)
+			}
 			if to, from, ok := a.machine.Move(in); ok && to.Virtual() && from.Virtual() {
 				a.of(to).hint, a.of(from).hint = from, to
 			}
