@@ -3,6 +3,7 @@ package compiler
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/weirml/weir/internal/codegen/amd64"
@@ -50,6 +51,15 @@ func Machine(cpu string, threads int, cross bool) (target.Machine, error) {
 	}
 	return m, diag.Unsupportedf("machine code for %s, since there is no generator of it for %s", cpu, m.Arch).
 		WithFix("--cpu portable works everywhere")
+}
+
+// Levels returns the levels that there is a generator of code for, the lowest first, on this machine or another:
+// portable code is the first.
+func Levels() []string {
+	return slices.DeleteFunc(target.Levels(), func(level string) bool {
+		_, err := Machine(level, 1, true)
+		return err != nil || level == target.Native
+	})
 }
 
 // Processor describes this machine and the level that programs are compiled for.

@@ -19,8 +19,8 @@ func TestLevels(t *testing.T) {
 		t.Skip("no machine code is generated for this processor's architecture")
 	}
 	for name, text := range conformancetest.LevelModels {
-		for _, level := range target.Levels() {
-			if level == target.Native || level == target.PortableName {
+		for _, level := range compiler.Levels() {
+			if level == target.PortableName {
 				continue
 			}
 			for _, precision := range []dtype.DType{dtype.F32, dtype.BF16, dtype.I8} {

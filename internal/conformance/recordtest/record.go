@@ -30,9 +30,7 @@ var profiles = []string{"minimum", "desktop"}
 
 // levelNames returns the levels that can be recorded.
 func levelNames() []string {
-	names := slices.DeleteFunc(target.Levels(), func(name string) bool {
-		return name == target.Native || name == target.PortableName
-	})
+	names := slices.DeleteFunc(compiler.Levels(), func(name string) bool { return name == target.PortableName })
 	for _, p := range profiles {
 		names = append(names, spirvLevel+p)
 	}
