@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/weirml/weir/internal/codegen/assembly"
 	"github.com/weirml/weir/internal/diag"
 )
 
@@ -12,13 +13,12 @@ import (
 // value is ready. It is position independent; its first byte must come to lie on a multiple of 64 for Align and for the
 // constants' alignment to hold.
 type Code struct {
-	bytes     []byte
-	labels    []int32 // position, −1 before Bind; labels count from 1
-	jumps     []jump
-	constants []string
-	indices   map[string]int32
-	uses      []poolUse
-	features  Features
+	bytes    []byte
+	labels   assembly.Labels
+	jumps    []jump
+	pool     assembly.Pool
+	uses     []poolUse
+	features Features
 }
 
 // jump is a displacement of 32 bits to a label that was not yet bound.
@@ -30,14 +30,11 @@ type jump struct {
 // poolUse is a displacement to a constant, relative to the instruction's end.
 type poolUse struct{ at, end, constant int32 }
 
-// line is the greatest alignment of a constant in the pool: others are aligned to their size.
-const line = 64
-
 // Reset empties the code and keeps its memory.
 func (c *Code) Reset() {
-	clear(c.indices)
-	*c = Code{bytes: c.bytes[:0], labels: c.labels[:0], jumps: c.jumps[:0], constants: c.constants[:0], indices: c.indices,
-		uses: c.uses[:0]}
+	c.labels.Reset()
+	c.pool.Reset()
+	*c = Code{bytes: c.bytes[:0], labels: c.labels, jumps: c.jumps[:0], pool: c.pool, uses: c.uses[:0]}
 }
 
 // Grow makes room for so many bytes more.
@@ -50,21 +47,10 @@ func (c *Code) Len() int { return len(c.bytes) }
 func (c *Code) Features() Features { return c.features }
 
 // NewLabel returns a new label that is not bound.
-func (c *Code) NewLabel() Label {
-	c.labels = append(c.labels, -1)
-	return Label(len(c.labels))
-}
+func (c *Code) NewLabel() Label { return c.labels.New() }
 
 // Bind binds a label to the present position. It makes the label if NewLabel did not: callers may number labels from 1.
-func (c *Code) Bind(l Label) {
-	for int(l) > len(c.labels) {
-		c.labels = append(c.labels, -1)
-	}
-	if l < 1 || c.labels[l-1] >= 0 {
-		panic(diag.Internalf("amd64: label %d is bound twice, or none", l))
-	}
-	c.labels[l-1] = int32(len(c.bytes))
-}
+func (c *Code) Bind(l Label) { c.labels.Bind(l, len(c.bytes)) }
 
 // Align fills with instructions that do nothing up to a multiple of a power of two, at most 64.
 func (c *Code) Align(to int) {
@@ -84,22 +70,7 @@ var nops = [...]string{
 
 // Constant puts bytes into the pool, once, and returns their value of Mem.Pool. There may be 1 to 64 bytes, a
 // power of two.
-func (c *Code) Constant(bytes []byte) int32 {
-	n := len(bytes)
-	if n == 0 || n > line || n&(n-1) != 0 {
-		panic(diag.Internalf("amd64: a constant of %d bytes", n))
-	}
-	if index, ok := c.indices[string(bytes)]; ok {
-		return index
-	}
-	if c.indices == nil {
-		c.indices = map[string]int32{}
-	}
-	c.constants = append(c.constants, string(bytes))
-	index := int32(len(c.constants))
-	c.indices[string(bytes)] = index
-	return index
-}
+func (c *Code) Constant(bytes []byte) int32 { return c.pool.Add(bytes, 1) }
 
 // Emit appends an instruction. Its registers must be the machine's. It panics if the instruction has no form.
 func (c *Code) Emit(i Inst) {
@@ -179,8 +150,8 @@ func (f *form) needs(i *Inst) Features {
 
 // jump appends a jump: of two bytes to a bound label nearby, else with 32 bits of displacement.
 func (c *Code) jump(f *form, to Label) {
-	if to >= 1 && int(to) <= len(c.labels) && c.labels[to-1] >= 0 {
-		if d := int(c.labels[to-1]) - len(c.bytes) - 2; d >= -128 {
+	if at, ok := c.labels.Position(to); ok {
+		if d := int(at) - len(c.bytes) - 2; d >= -128 {
 			short := byte(0xEB)
 			if f.op != JMP {
 				short = f.opcode - 0x10
@@ -201,13 +172,14 @@ func (c *Code) jump(f *form, to Label) {
 // Reset.
 func (c *Code) Finish() ([]byte, error) {
 	for _, j := range c.jumps {
-		if j.to < 1 || int(j.to) > len(c.labels) || c.labels[j.to-1] < 0 {
-			return nil, diag.Internalf("amd64: a jump to label %d, which is not bound", j.to)
+		to, err := c.labels.Target(j.to)
+		if err != nil {
+			return nil, err
 		}
-		binary.LittleEndian.PutUint32(c.bytes[j.at:], uint32(c.labels[j.to-1]-j.at-4))
+		binary.LittleEndian.PutUint32(c.bytes[j.at:], uint32(to-j.at-4))
 	}
 	c.jumps = c.jumps[:0]
-	if len(c.constants) > 0 {
+	if c.pool.Len() > 0 {
 		c.finishPool()
 	}
 	if len(c.bytes) > math.MaxInt32 {
@@ -218,22 +190,12 @@ func (c *Code) Finish() ([]byte, error) {
 
 // finishPool appends the constants, the largest first so that each lies on a multiple of its size.
 func (c *Code) finishPool() {
-	order := make([]int, len(c.constants))
-	for n := range order {
-		order[n] = n
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return len(c.constants[b]) - len(c.constants[a]) })
-	c.Align(len(c.constants[order[0]]))
-	at := make([]int32, len(c.constants))
-	for _, n := range order {
-		at[n] = int32(len(c.bytes))
-		c.bytes = append(c.bytes, c.constants[n]...)
-	}
+	c.Align(c.pool.Align())
+	var at []int32
+	c.bytes, at = c.pool.AppendTo(c.bytes)
 	for _, u := range c.uses {
 		disp := int32(binary.LittleEndian.Uint32(c.bytes[u.at:]))
 		binary.LittleEndian.PutUint32(c.bytes[u.at:], uint32(at[u.constant]-u.end+disp))
 	}
 	c.uses = c.uses[:0]
-	c.constants = c.constants[:0]
-	clear(c.indices)
 }

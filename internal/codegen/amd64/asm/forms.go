@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync/atomic"
+
+	"github.com/weirml/weir/internal/codegen/assembly"
 )
 
 // Op is an operation: a mnemonic of Intel's, or one of the two that stand for no instruction, LABEL and ALIGN.
@@ -115,46 +116,20 @@ type form struct {
 }
 
 //go:embed forms.txt
-var table string
+var text string
 
-// read caches the forms of each operation that was used.
-var read [len(offsets)]atomic.Pointer[[]form]
+// table has the forms of each operation.
+var table = assembly.NewTable(text, offsets[:], appendForms)
 
-// formsOf returns the forms of an operation, which are read from the table at the first use of it.
-func formsOf(o Op) []form {
-	if int(o) >= len(read) {
-		return nil
-	}
-	if rows := read[o].Load(); rows != nil {
-		return *rows
-	}
-	var rows []form
-	for line := range strings.Lines(lines(o)) {
-		fields := strings.Fields(line)
-		if len(fields) == 0 || fields[0] == "#" {
-			continue
-		}
-		for _, p := range [...]prefix{legacy, vex, evex} {
-			if f, ok := row(fields, p); ok {
-				f.op = o
-				rows = append(rows, f)
-			}
+// appendForms appends the forms of one line, of each prefix that it has.
+func appendForms(forms []form, op int, fields []string) []form {
+	for _, p := range [...]prefix{legacy, vex, evex} {
+		if f, ok := row(fields, p); ok {
+			f.op = Op(op)
+			forms = append(forms, f)
 		}
 	}
-	read[o].Store(&rows)
-	return rows
-}
-
-// lines returns the rows of an operation as text; "" if the table does not have it.
-func lines(o Op) string {
-	if o <= ALIGN {
-		return ""
-	}
-	end := len(table)
-	if int(o)+1 < len(offsets) {
-		end = int(offsets[o+1])
-	}
-	return table[offsets[o]:end]
+	return forms
 }
 
 // row reads one line as a form of the prefix, if it is one.
@@ -347,7 +322,7 @@ func number(text string, base int) uint64 {
 func find(i *Inst) *form {
 	signature := uint32(i.Args[0]>>classShift) | uint32(i.Args[1]>>classShift)<<4 | uint32(i.Args[2]>>classShift)<<8 |
 		uint32(i.Args[3]>>classShift)<<12
-	rows := formsOf(i.Op)
+	rows := table.Forms(int(i.Op))
 	needEVEX := i.Bits == 512 || i.Mask != NoReg || i.Broadcast || high(i.Args[0]) || high(i.Args[1]) ||
 		high(i.Args[2]) || high(i.Mem.Index)
 	for n := range rows {

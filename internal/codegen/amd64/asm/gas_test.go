@@ -2,14 +2,12 @@ package asm
 
 import (
 	"bytes"
-	"debug/elf"
-	"fmt"
 	"math/rand/v2"
 	"os/exec"
-	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
+
+	"github.com/weirml/weir/internal/codegen/codetest"
 )
 
 // gas assembles a text per instruction with GNU as and returns the bytes of each. It skips the test if there is no as.
@@ -19,50 +17,8 @@ func gas(t testing.TB, texts []string) [][]byte {
 	if err != nil {
 		t.Skip("GNU as, which encodings are compared with, is not installed")
 	}
-	var source strings.Builder
-	source.WriteString(".intel_syntax noprefix\n.text\n")
-	for n, text := range texts {
-		fmt.Fprintf(&source, "i%d: %s\n", n, text)
-	}
-	fmt.Fprintf(&source, "i%d:\n", len(texts))
-	object := filepath.Join(t.TempDir(), "out.o")
-	command := exec.Command(program, "--64", "-msyntax=intel", "-mnaked-reg", "-O0", "-o", object, "-")
-	command.Stdin = strings.NewReader(source.String())
-	if out, err := command.CombinedOutput(); err != nil {
-		lines := strings.SplitN(string(out), "\n", 30)
-		for n, l := range lines {
-			var at int
-			if _, err := fmt.Sscanf(l, "{standard input}:%d:", &at); err == nil && at >= 3 && at-3 < len(texts) {
-				lines[n] += "   in: " + texts[at-3]
-			}
-		}
-		t.Fatalf("as: %v\n%s", err, strings.Join(lines[:min(len(lines), 29)], "\n"))
-	}
-	file, err := elf.Open(object)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	code, err := file.Section(".text").Data()
-	if err != nil {
-		t.Fatal(err)
-	}
-	symbols, err := file.Symbols()
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := make([]int, len(texts)+1)
-	for _, s := range symbols {
-		var n int
-		if _, err := fmt.Sscanf(s.Name, "i%d", &n); err == nil {
-			at[n] = int(s.Value)
-		}
-	}
-	all := make([][]byte, len(texts))
-	for n := range all {
-		all[n] = code[at[n]:at[n+1]]
-	}
-	return all
+	return codetest.Assembled(t, texts, ".intel_syntax noprefix\n.text\n", program, "--64", "-msyntax=intel",
+		"-mnaked-reg", "-O0")
 }
 
 // encoding returns the bytes that Code makes of one instruction.
@@ -142,7 +98,7 @@ func FuzzGas(f *testing.F) {
 func allForms() []*form {
 	var all []*form
 	for o := range Op(len(offsets)) {
-		rows := formsOf(o)
+		rows := table.Forms(int(o))
 		for n := range rows {
 			all = append(all, &rows[n])
 		}

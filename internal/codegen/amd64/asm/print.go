@@ -193,17 +193,4 @@ func (i *Inst) unknown() string {
 }
 
 // String returns the operation's name in the table, which is the constant's.
-func (o Op) String() string {
-	switch {
-	case o == NoOp:
-		return "NoOp"
-	case o == LABEL:
-		return "LABEL"
-	case o == ALIGN:
-		return "ALIGN"
-	case int(o) >= len(offsets):
-		return "Op(" + strconv.Itoa(int(o)) + ")"
-	}
-	name, _, _ := strings.Cut(lines(o), " ")
-	return name
-}
+func (o Op) String() string { return table.Name(int(o)) }

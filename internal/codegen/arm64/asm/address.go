@@ -1,6 +1,10 @@
 package asm
 
-import "strconv"
+import (
+	"strconv"
+
+	"github.com/weirml/weir/internal/codegen/assembly"
+)
 
 // base reports whether a register may be the base of an address.
 func base(r Reg) bool { return r.Class() == General && r != ZR }
@@ -148,7 +152,7 @@ func fitsPool(_ *form, i *Inst, _ *operand, _ int) bool {
 // fitsNear reports whether the address is a byte of a constant of the pool.
 func fitsNear(_ *form, i *Inst, _ *operand, _ int) bool {
 	m := &i.Mem
-	return m.Pool > 0 && m.Base == NoReg && m.Index == NoReg && i.Mode == Offset && m.Disp >= 0 && m.Disp < line
+	return m.Pool > 0 && m.Base == NoReg && m.Index == NoReg && i.Mode == Offset && m.Disp >= 0 && m.Disp < assembly.Line
 }
 
 // address appends an address.

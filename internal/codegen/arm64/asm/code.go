@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"slices"
 
+	"github.com/weirml/weir/internal/codegen/assembly"
 	"github.com/weirml/weir/internal/diag"
 )
 
@@ -11,13 +12,12 @@ import (
 // value is ready. It is position independent; its first byte must come to lie on a multiple of 64 for Align and for the
 // constants' alignment to hold.
 type Code struct {
-	bytes     []byte
-	labels    []int32 // position, −1 before Bind; labels count from 1
-	jumps     []distance
-	constants []string
-	indices   map[string]int32
-	uses      []distance
-	features  Features
+	bytes    []byte
+	labels   assembly.Labels
+	jumps    []distance
+	pool     assembly.Pool
+	uses     []distance
+	features Features
 }
 
 // distance is a field for the distance from an instruction to a label, or to a constant's byte.
@@ -26,14 +26,11 @@ type distance struct {
 	reach        uint8
 }
 
-// line is the greatest alignment of a constant in the pool: others are aligned to their size.
-const line = 64
-
 // Reset empties the code and keeps its memory.
 func (c *Code) Reset() {
-	clear(c.indices)
-	*c = Code{bytes: c.bytes[:0], labels: c.labels[:0], jumps: c.jumps[:0], constants: c.constants[:0], indices: c.indices,
-		uses: c.uses[:0]}
+	c.labels.Reset()
+	c.pool.Reset()
+	*c = Code{bytes: c.bytes[:0], labels: c.labels, jumps: c.jumps[:0], pool: c.pool, uses: c.uses[:0]}
 }
 
 // Grow makes room for so many bytes more.
@@ -46,21 +43,10 @@ func (c *Code) Len() int { return len(c.bytes) }
 func (c *Code) Features() Features { return c.features }
 
 // NewLabel returns a new label that is not bound.
-func (c *Code) NewLabel() Label {
-	c.labels = append(c.labels, -1)
-	return Label(len(c.labels))
-}
+func (c *Code) NewLabel() Label { return c.labels.New() }
 
 // Bind binds a label to the present position. It makes the label if NewLabel did not: callers may number labels from 1.
-func (c *Code) Bind(l Label) {
-	for int(l) > len(c.labels) {
-		c.labels = append(c.labels, -1)
-	}
-	if l < 1 || c.labels[l-1] >= 0 {
-		panic(diag.Internalf("arm64: label %d is bound twice, or none", l))
-	}
-	c.labels[l-1] = int32(len(c.bytes))
-}
+func (c *Code) Bind(l Label) { c.labels.Bind(l, len(c.bytes)) }
 
 // Align fills with instructions that do nothing up to a multiple of a power of two, from 4 to 64.
 func (c *Code) Align(to int) {
@@ -74,22 +60,7 @@ const nop = 0xD503201F
 
 // Constant puts bytes into the pool, once, and returns their value of Mem.Pool. There may be 4 to 64 bytes, a
 // power of two.
-func (c *Code) Constant(bytes []byte) int32 {
-	n := len(bytes)
-	if n < 4 || n > line || n&(n-1) != 0 {
-		panic(diag.Internalf("arm64: a constant of %d bytes", n))
-	}
-	if index, ok := c.indices[string(bytes)]; ok {
-		return index
-	}
-	if c.indices == nil {
-		c.indices = map[string]int32{}
-	}
-	c.constants = append(c.constants, string(bytes))
-	index := int32(len(c.constants))
-	c.indices[string(bytes)] = index
-	return index
-}
+func (c *Code) Constant(bytes []byte) int32 { return c.pool.Add(bytes, 4) }
 
 // Emit appends an instruction. Its registers must be the machine's. It panics if the instruction has no form.
 func (c *Code) Emit(i Inst) {
@@ -108,8 +79,8 @@ func (c *Code) Emit(i Inst) {
 	if (i.Args[0] | i.Args[1] | i.Args[2] | i.Args[3] | i.Args[4] | i.Args[5] | i.Mem.Base | i.Mem.Index).Virtual() {
 		panic(diag.Internalf("arm64: a virtual register in %s", i.String()))
 	}
-	if int(i.Mem.Pool) > len(c.constants) {
-		panic(diag.Internalf("arm64: constant %d of %d", i.Mem.Pool, len(c.constants)))
+	if int(i.Mem.Pool) > c.pool.Len() {
+		panic(diag.Internalf("arm64: constant %d of %d", i.Mem.Pool, c.pool.Len()))
 	}
 	c.features |= f.needs(&i)
 	if f.count > 0 {
@@ -137,15 +108,16 @@ func (c *Code) Finish() ([]byte, error) {
 		return nil, diag.Unsupportedf("a kernel of %d bytes of machine code", len(c.bytes))
 	}
 	for _, j := range c.jumps {
-		if j.to < 1 || int(j.to) > len(c.labels) || c.labels[j.to-1] < 0 {
-			return nil, diag.Internalf("arm64: a jump to label %d, which is not bound", j.to)
+		to, err := c.labels.Target(Label(j.to))
+		if err != nil {
+			return nil, err
 		}
-		if err := c.resolve(j, c.labels[j.to-1]); err != nil {
+		if err := c.resolve(j, to); err != nil {
 			return nil, err
 		}
 	}
 	c.jumps = c.jumps[:0]
-	if len(c.constants) > 0 {
+	if c.pool.Len() > 0 {
 		if err := c.finishPool(); err != nil {
 			return nil, err
 		}
@@ -177,24 +149,14 @@ func (c *Code) resolve(d distance, to int32) error {
 
 // finishPool appends the constants, the largest first so that each lies on a multiple of its size.
 func (c *Code) finishPool() error {
-	order := make([]int, len(c.constants))
-	for n := range order {
-		order[n] = n
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return len(c.constants[b]) - len(c.constants[a]) })
-	c.Align(len(c.constants[order[0]]))
-	at := make([]int32, len(c.constants))
-	for _, n := range order {
-		at[n] = int32(len(c.bytes))
-		c.bytes = append(c.bytes, c.constants[n]...)
-	}
+	c.Align(c.pool.Align())
+	var at []int32
+	c.bytes, at = c.pool.AppendTo(c.bytes)
 	for _, u := range c.uses {
 		if err := c.resolve(u, at[u.to-1]+u.byte); err != nil {
 			return err
 		}
 	}
 	c.uses = c.uses[:0]
-	c.constants = c.constants[:0]
-	clear(c.indices)
 	return nil
 }

@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync/atomic"
+
+	"github.com/weirml/weir/internal/codegen/assembly"
 )
 
 // Op is an operation: a mnemonic of Arm's, or one of the two that stand for no instruction, LABEL and ALIGN.
@@ -60,40 +61,12 @@ type form struct {
 }
 
 //go:embed forms.txt
-var table string
+var text string
 
-// read caches the forms of each operation that was used.
-var read [len(offsets)]atomic.Pointer[[]form]
-
-// formsOf returns the forms of an operation, which are read from the table at the first use of it.
-func formsOf(o Op) []form {
-	if int(o) >= len(read) {
-		return nil
-	}
-	if rows := read[o].Load(); rows != nil {
-		return *rows
-	}
-	var rows []form
-	for line := range strings.Lines(lines(o)) {
-		if fields := strings.Fields(line); len(fields) > 0 && fields[0] != "#" {
-			rows = append(rows, row(o, fields))
-		}
-	}
-	read[o].Store(&rows)
-	return rows
-}
-
-// lines returns the rows of an operation as text; "" if the table does not have it.
-func lines(o Op) string {
-	if o <= ALIGN {
-		return ""
-	}
-	end := len(table)
-	if int(o)+1 < len(offsets) {
-		end = int(offsets[o+1])
-	}
-	return table[offsets[o]:end]
-}
+// table has the forms of each operation.
+var table = assembly.NewTable(text, offsets[:], func(forms []form, op int, fields []string) []form {
+	return append(forms, row(Op(op), fields))
+})
 
 // row reads the columns of one line.
 func row(o Op, fields []string) form {
@@ -195,7 +168,7 @@ func find(i *Inst) *form {
 	for n, r := range i.Args {
 		signature |= uint32(r>>classShift) << (4 * n)
 	}
-	rows := formsOf(i.Op)
+	rows := table.Forms(int(i.Op))
 	for n := range rows {
 		f := &rows[n]
 		if signature == f.signature && contains(f.shapes, i.Shape) && contains(f.from, i.From) && f.fits(i) {

@@ -2,7 +2,6 @@ package asm
 
 import (
 	"bytes"
-	"debug/elf"
 	"encoding/binary"
 	"fmt"
 	"maps"
@@ -10,10 +9,11 @@ import (
 	"math/bits"
 	"math/rand/v2"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/weirml/weir/internal/codegen/codetest"
 )
 
 // everything is what GNU as is told of a processor with all features of this package.
@@ -40,58 +40,13 @@ func assembler(t testing.TB) string {
 // assemble runs GNU as for a processor on a text, and returns the object file and what as says.
 func assemble(t testing.TB, processor, source string) (object string, out []byte, err error) {
 	t.Helper()
-	object = filepath.Join(t.TempDir(), "out.o")
-	command := exec.Command(assembler(t), "-march="+processor, "-o", object, "-")
-	command.Stdin = strings.NewReader(source)
-	out, err = command.CombinedOutput()
-	return object, out, err
+	return codetest.Assemble(t, source, assembler(t), "-march="+processor)
 }
 
 // gas assembles a text per instruction and returns the bytes of each.
 func gas(t testing.TB, texts []string) [][]byte {
 	t.Helper()
-	var source strings.Builder
-	source.WriteString(".text\n\n")
-	for n, text := range texts {
-		fmt.Fprintf(&source, "i%d: %s\n", n, text)
-	}
-	fmt.Fprintf(&source, "i%d:\n", len(texts))
-	object, out, err := assemble(t, everything, source.String())
-	if err != nil {
-		lines := strings.SplitN(string(out), "\n", 30)
-		for n, l := range lines {
-			var at int
-			if _, err := fmt.Sscanf(l, "{standard input}:%d:", &at); err == nil && at >= 3 && at-3 < len(texts) {
-				lines[n] += "   in: " + texts[at-3]
-			}
-		}
-		t.Fatalf("as: %v\n%s", err, strings.Join(lines[:min(len(lines), 29)], "\n"))
-	}
-	file, err := elf.Open(object)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	code, err := file.Section(".text").Data()
-	if err != nil {
-		t.Fatal(err)
-	}
-	symbols, err := file.Symbols()
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := make([]int, len(texts)+1)
-	for _, s := range symbols {
-		var n int
-		if _, err := fmt.Sscanf(s.Name, "i%d", &n); err == nil {
-			at[n] = int(s.Value)
-		}
-	}
-	all := make([][]byte, len(texts))
-	for n := range all {
-		all[n] = code[at[n]:at[n+1]]
-	}
-	return all
+	return codetest.Assembled(t, texts, ".text\n", assembler(t), "-march="+everything)
 }
 
 // encoding returns the bytes that Code makes of one instruction.
@@ -204,7 +159,7 @@ func TestNeeds(t *testing.T) {
 func allForms() []*form {
 	var all []*form
 	for o := range Op(len(offsets)) {
-		rows := formsOf(o)
+		rows := table.Forms(int(o))
 		for n := range rows {
 			all = append(all, &rows[n])
 		}

@@ -1,17 +1,13 @@
 package call
 
 import (
-	"bytes"
-	"math/rand/v2"
-	"runtime"
-	"runtime/debug"
-	"runtime/pprof"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"unsafe"
 
 	. "github.com/weirml/weir/internal/codegen/arm64/asm"
+	"github.com/weirml/weir/internal/codegen/codetest"
 	"github.com/weirml/weir/internal/mem"
 )
 
@@ -84,152 +80,21 @@ func place(t testing.TB, insts []Inst) *mem.Block {
 	return b
 }
 
-// worker is a caller's memory, outside Go's heap: a source, sums of its tiles, and a frame.
-type worker struct {
-	code          uintptr
-	block         *mem.Block
-	words, source []int64 // words is all; source is filled
-	random        *rand.Rand
-}
+func TestCall(t *testing.T) { codetest.Calls(t, Call, load(t, sums())) }
 
-const tiles, tileWords, frameWords = 64, 128, 8
-
-func newWorker(t testing.TB, code uintptr, seed uint64) *worker {
-	t.Helper()
-	b, err := mem.Map(mem.Scratch, "test", 8*(frameWords+tiles+tiles*tileWords))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { b.Close() })
-	w := &worker{code: code, block: b, random: rand.New(rand.NewPCG(seed, 7))}
-	w.words = unsafe.Slice((*int64)(b.Pointer()), b.Size()/8)
-	w.source = w.words[frameWords+tiles:]
-	w.words[0], w.words[1], w.words[2] = address(w.source), address(w.words[frameWords:]), tileWords
-	for i := range w.source {
-		w.source[i] = w.random.Int64()
-	}
-	return w
-}
-
-func address(words []int64) int64 { return int64(uintptr(unsafe.Pointer(unsafe.SliceData(words)))) }
-
-// check calls the code on some tiles and compares every word that it writes, and those that it must leave alone.
-func (w *worker) check() bool {
-	begin := w.random.IntN(tiles)
-	end := begin + w.random.IntN(tiles-begin+1)
-	sums := w.words[frameWords : frameWords+tiles]
-	for i := range sums {
-		sums[i] = -1
-	}
-	status, want, kept := Call(w.code, w.block.Pointer(), int64(begin), int64(end)), int64(0), [tiles]int64{}
-	copy(kept[:], sums)
-	for i := range kept {
-		sum := int64(-1)
-		if i >= begin && i < end {
-			sum = 0
-			for _, v := range w.source[i*tileWords : (i+1)*tileWords] {
-				sum += v
-			}
-			want += sum
-		}
-		if kept[i] != sum {
-			return false
-		}
-	}
-	return status == want
-}
-
-// deep makes the check after the stack has grown by the given number of frames, and looks after what lay on it.
-//
-//go:noinline
-func (w *worker) deep(frames int) bool {
-	var here [64]int64
-	here[frames%64] = int64(frames)
-	ok := false
-	if frames == 0 {
-		ok = w.check()
-	} else {
-		ok = w.deep(frames - 1)
-	}
-	return ok && here[frames%64] == int64(frames)
-}
-
-func TestCall(t *testing.T) {
-	w := newWorker(t, load(t, sums()), 1)
-	for range 200 {
-		if !w.check() {
-			t.Fatal("a wrong sum")
-		}
-	}
-}
-
-// TestStress makes checked calls from eight goroutines and from fresh ones whose stacks grow, while the collector runs
-// all the time and the profiler interrupts.
+// TestStress makes calls from many goroutines, while the collector and the profiler run.
 func TestStress(t *testing.T) {
-	code := load(t, sums())
 	calls := int64(50_000)
 	if testing.Short() {
 		calls = 3_000
 	}
-	defer debug.SetGCPercent(debug.SetGCPercent(10))
-	var profile bytes.Buffer
-	if err := pprof.StartCPUProfile(&profile); err == nil { // an error: the tests themselves are profiled
-		defer pprof.StopCPUProfile()
-	}
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(max(4, runtime.GOMAXPROCS(0))))
-	var done, wrong, live atomic.Int64
-	stop := make(chan struct{})
-	var background, callers sync.WaitGroup
-	background.Go(func() {
-		var garbage [128][]byte
-		for i := 0; ; i++ {
-			select {
-			case <-stop:
-				return
-			default:
-				garbage[i%len(garbage)] = make([]byte, 1<<14)
-				runtime.GC()
-			}
-		}
-	})
-	for g := range 8 {
-		w := newWorker(t, code, uint64(g))
-		callers.Go(func() {
-			live.Add(1)
-			for n := done.Add(1); n <= calls; n = done.Add(1) {
-				ok := false
-				if n%64 == 0 { // on a stack that begins small
-					fresh := make(chan bool)
-					go func() { fresh <- w.deep(w.random.IntN(200)) }()
-					ok = <-fresh
-				} else {
-					ok = w.check()
-				}
-				if !ok {
-					wrong.Add(1)
-				}
-				if n%512 == 0 {
-					runtime.GC()
-				}
-			}
-		})
-	}
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	callers.Wait()
-	close(stop)
-	background.Wait()
-	runtime.ReadMemStats(&after)
-	if wrong.Load() > 0 || live.Load() != 8 {
-		t.Errorf("%d of %d calls were wrong", wrong.Load(), calls)
-	}
-	t.Logf("%d calls during %d collections", calls, after.NumGC-before.NumGC)
+	codetest.Stress(t, Call, load(t, sums()), calls)
 }
 
 // TestReplaced calls code at an address at which other code stood before, on every thread.
 func TestReplaced(t *testing.T) {
 	var again atomic.Int64
-	seen, frame := map[uintptr]bool{}, new([frameWords]int64)
+	seen, frame := map[uintptr]bool{}, new([codetest.FrameWords]int64)
 	for n := range 200 {
 		b := place(t, []Inst{{Op: MOVZ, Shape: X64, Args: [6]Reg{X(0)}, Imm: int64(n)}, {Op: RET}})
 		code := uintptr(b.Pointer())
@@ -255,7 +120,7 @@ func TestReplaced(t *testing.T) {
 
 func BenchmarkCall(b *testing.B) {
 	code := load(b, []Inst{{Op: MOV, Shape: X64, Args: [6]Reg{X(0), ZR}}, {Op: RET}})
-	frame := new([frameWords]int64)
+	frame := new([codetest.FrameWords]int64)
 	for b.Loop() {
 		Call(code, unsafe.Pointer(frame), 0, 1)
 	}
