@@ -227,14 +227,14 @@ func parse(data []byte) (object, error) {
 		return object{}, input("the file is not UTF-8")
 	}
 	data = bytes.TrimPrefix(data, []byte("\xEF\xBB\xBF"))
-	members, ok := map[string]json.RawMessage(nil), json.Valid(data)
-	if ok {
-		members, ok = scanObject(data)
-	}
-	if !ok {
-		if err := json.Unmarshal(data, &members); err != nil {
-			return object{}, input("the file is not a JSON object: " + err.Error())
+	if json.Valid(data) {
+		if members, ok := scanObject(data); ok {
+			return object{"tokenizer", members, &reading{growth: 1}}, nil
 		}
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(data, &members); err != nil {
+		return object{}, input("the file is not a JSON object: " + err.Error())
 	}
 	return object{"tokenizer", members, &reading{growth: 1}}, nil
 }

@@ -75,14 +75,24 @@ func (s *scanner) integer() (int32, bool) {
 	return int32(n), true
 }
 
-// ended reports whether a list that closes with c has ended, and passes what separates elements. odd is set for
-// anything else.
-func (s *scanner) ended(c byte, odd *bool) bool {
-	if s.next(c) {
+// elements passes an object or a list, between open and end, and calls one to pass each member or element. It reports
+// whether all were passed.
+func (s *scanner) elements(open, end byte, one func() bool) bool {
+	if !s.next(open) {
+		return false
+	}
+	if s.next(end) {
 		return true
 	}
-	*odd = !s.next(',')
-	return *odd
+	for one() {
+		if s.next(end) {
+			return true
+		}
+		if !s.next(',') {
+			return false
+		}
+	}
+	return false
 }
 
 // value passes a value, and returns its bytes.
@@ -121,39 +131,25 @@ func (s *scanner) value() []byte {
 // package json must read them.
 func scanObject(raw []byte) (members map[string]json.RawMessage, ok bool) {
 	s := scanner{raw: raw}
-	if !s.next('{') {
-		return nil, false
-	}
 	members = map[string]json.RawMessage{}
-	if s.next('}') {
-		return members, true
-	}
-	for odd := false; ; {
+	ok = s.elements('{', '}', func() bool {
 		name, isText := s.text()
 		if !isText || !s.next(':') {
-			return nil, false
+			return false
 		}
 		members[strings.Clone(name)] = s.value()
-		if s.ended('}', &odd) {
-			return members, !odd
-		}
-	}
+		return true
+	})
+	return members, ok
 }
 
 func scanList(raw []byte) (list []json.RawMessage, ok bool) {
 	s := scanner{raw: raw}
-	if !s.next('[') {
-		return nil, false
-	}
-	if s.next(']') {
-		return nil, true
-	}
-	for odd := false; ; {
+	ok = s.elements('[', ']', func() bool {
 		list = append(list, s.value())
-		if s.ended(']', &odd) {
-			return list, !odd
-		}
-	}
+		return true
+	})
+	return list, ok
 }
 
 // bytesOfID is the number of bytes that a token and its id take in most files, or more.
@@ -163,56 +159,41 @@ const bytesOfID = 24
 // must read it.
 func scanIDs(raw []byte) (ids map[string]int32, ok bool) {
 	s := scanner{raw: raw}
-	if !s.next('{') {
-		return nil, false
-	}
 	ids = make(map[string]int32, len(raw)/bytesOfID)
-	if s.next('}') {
-		return ids, true
-	}
-	for odd := false; ; {
+	ok = s.elements('{', '}', func() bool {
 		token, isText := s.text()
 		if !isText || !s.next(':') {
-			return nil, false
+			return false
 		}
 		id, isNumber := s.integer()
 		if !isNumber {
-			return nil, false
+			return false
 		}
 		ids[strings.Clone(token)] = id
-		if s.ended('}', &odd) {
-			return ids, !odd
-		}
-	}
+		return true
+	})
+	return ids, ok
 }
 
 // scanMerges calls f with the pairs of a list of lists of two tokens each, whose memory is the file's; ok is false if
 // package json must read the list.
 func scanMerges(raw []byte, f func(i int, a, b string) error) (ok bool, err error) {
-	s := scanner{raw: raw}
-	if !s.next('[') {
-		return false, nil
-	}
-	if s.next(']') {
-		return true, nil
-	}
-	for i, odd := 0, false; ; i++ {
+	s, i := scanner{raw: raw}, 0
+	ok = s.elements('[', ']', func() bool {
 		if !s.next('[') {
-			return false, nil
+			return false
 		}
 		a, isText := s.text()
 		if !isText || !s.next(',') {
-			return false, nil
+			return false
 		}
 		b, isText := s.text()
 		if !isText || !s.next(']') {
-			return false, nil
+			return false
 		}
-		if err := f(i, a, b); err != nil {
-			return true, err
-		}
-		if s.ended(']', &odd) {
-			return !odd, nil
-		}
-	}
+		err = f(i, a, b)
+		i++
+		return err == nil
+	})
+	return ok || err != nil, err
 }
