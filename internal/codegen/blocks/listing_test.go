@@ -20,13 +20,7 @@ var rewrite = flag.Bool("rewrite", false, "rewrite the expected results in testd
 // TestText runs the cases of testdata/*.txt (see kerneltest.Texts): the result is the kernel in a language of text, or
 // the reason why the device cannot run it.
 func TestText(t *testing.T) {
-	kerneltest.Texts(t, *rewrite, func(t *testing.T, name string) (h kerneltest.Harness, runs bool) {
-		machine, err := target.ParseLimits(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return kerneltest.Harness{Machine: machine}, false
-	}, func(t *testing.T, h kerneltest.Harness, m *loop.Module) string {
+	kerneltest.Texts(t, *rewrite, kerneltest.LimitsOf, func(t *testing.T, h kerneltest.Harness, m *loop.Module) string {
 		var l *listing
 		if _, err := Compile(m, h.Machine, func(w *Writer) Language { l = newListing(w); return l }); err != nil {
 			return err.Error()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/target"
 	"github.com/weirml/weir/internal/tensor"
 	"github.com/weirml/weir/internal/text/goldentest"
 )
@@ -50,6 +51,15 @@ func Texts(t *testing.T, rewrite bool, of func(t *testing.T, name string) (h Har
 		}
 		return show(t, h, m)
 	})
+}
+
+// LimitsOf is a harness for Texts: of a device with limits, whose code does not run.
+func LimitsOf(t *testing.T, limits string) (h Harness, runs bool) {
+	machine, err := target.ParseLimits(limits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Harness{Machine: machine}, false
 }
 
 // fillSmall sets a tensor's elements to small numbers, of both signs if the type has them.

@@ -48,7 +48,6 @@ type KernelEmitter struct {
 	Divisors *loop.Divisors
 	written  int // statements, see mostWritten
 	slower   []string
-	spill    int32 // bytes of the frame that the nests use, words included
 
 	SquareAt    int32 // where the frame has sums of the tile registers
 	SquareBytes int64 // and their bytes

@@ -15,13 +15,7 @@ var rewrite = flag.Bool("rewrite", false, "rewrite the expected results in testd
 // the text of the module, or the reason why the device cannot run the kernel. Khronos's tools validate the module if
 // they are installed.
 func TestText(t *testing.T) {
-	kerneltest.Texts(t, *rewrite, func(t *testing.T, name string) (h kerneltest.Harness, runs bool) {
-		machine, err := target.ParseLimits(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return kerneltest.Harness{Machine: machine}, false
-	}, func(t *testing.T, h kerneltest.Harness, m *loop.Module) string {
+	kerneltest.Texts(t, *rewrite, kerneltest.LimitsOf, func(t *testing.T, h kerneltest.Harness, m *loop.Module) string {
 		code, err := Compile(m, h.Machine)
 		if err != nil {
 			return err.Error()
