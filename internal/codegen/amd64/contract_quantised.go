@@ -27,7 +27,7 @@ func (x *sumExpressions) cast(t *registerTile, v *loop.Cast, row, vector int, at
 	case v.Type == dtype.I32 && inLanes(from):
 		return x.value(t, v.X, row, vector, at)
 	case from == dtype.F32 && inLanes(v.Type):
-		if q, ok := quantisedOf(v); ok {
+		if q, ok := lanes.QuantisedOf(v); ok {
 			return x.quantise(t, q, row, vector, at)
 		}
 		if within(v) {
@@ -52,9 +52,9 @@ func inLanes(dt dtype.DType) bool { return integerForms[dt] != nil && dt != dtyp
 func within(c *loop.Cast) bool {
 	low, high, v := math.Inf(-1), math.Inf(1), c.X
 	for {
-		if bound, rest, ok := constantAnd(v, loop.Max); ok && math.IsInf(low, -1) {
+		if bound, rest, ok := lanes.ConstantAnd(v, loop.Max); ok && math.IsInf(low, -1) {
 			low, v = float64(bound), rest
-		} else if bound, rest, ok := constantAnd(v, loop.Min); ok && math.IsInf(high, 1) {
+		} else if bound, rest, ok := lanes.ConstantAnd(v, loop.Min); ok && math.IsInf(high, 1) {
 			high, v = float64(bound), rest
 		} else {
 			break
@@ -75,18 +75,18 @@ func (x *sumExpressions) truncated(t *registerTile, v *loop.Cast, row, vector in
 }
 
 // quantise emits a quotient by a constant that is rounded and kept within bounds.
-func (x *sumExpressions) quantise(t *registerTile, q quantised, row, vector int, at func(*stream) asm.Mem) (asm.Reg,
-	bool) {
-	from, own := x.value(t, q.x, row, vector, at)
+func (x *sumExpressions) quantise(t *registerTile, q lanes.Quantised, row, vector int,
+	at func(*stream) asm.Mem) (asm.Reg, bool) {
+	from, own := x.value(t, q.X, row, vector, at)
 	all := func(v float32) asm.Mem { return x.repeated(t, uint64(math.Float32bits(v))) }
 	r := asm.NoReg
-	if q.rest == 0 {
+	if q.Rest == 0 {
 		r = t.result(from, own)
-		t.wideFrom(asm.VMULPS, all(q.first), r, from)
+		t.wideFrom(asm.VMULPS, all(q.First), r, from)
 	} else {
 		r = t.take()
-		t.wideFrom(asm.VMULPS, all(q.rest), r, from)
-		t.wideFrom(asm.VFMADD231PS, all(q.first), r, from)
+		t.wideFrom(asm.VMULPS, all(q.Rest), r, from)
+		t.wideFrom(asm.VFMADD231PS, all(q.First), r, from)
 		if own {
 			t.give(from)
 		}
@@ -94,16 +94,16 @@ func (x *sumExpressions) quantise(t *registerTile, q quantised, row, vector int,
 	// For NaN the machine gives the second operand, the least value. If that does not become 0 at the end, NaN is set to
 	// 0.
 	numbers := asm.NoReg
-	if q.low != 0 {
+	if q.Low != 0 {
 		numbers = t.numbers(r)
 	}
-	t.wideFrom(asm.VMAXPS, all(q.low-q.zero), r, r)
-	t.wideFrom(asm.VMINPS, all(q.high-q.zero), r, r)
+	t.wideFrom(asm.VMAXPS, all(q.Low-q.Zero), r, r)
+	t.wideFrom(asm.VMINPS, all(q.High-q.Zero), r, r)
 	t.wide(asm.VCVTPS2DQ, r, r)
-	if q.zero != 0 {
-		t.wideFrom(asm.VPADDD, x.repeated(t, uint64(uint32(int32(q.zero)))), r, r)
+	if q.Zero != 0 {
+		t.wideFrom(asm.VPADDD, x.repeated(t, uint64(uint32(int32(q.Zero)))), r, r)
 	}
-	if q.low != 0 {
+	if q.Low != 0 {
 		t.only(r, numbers)
 	}
 	return r, true
@@ -226,7 +226,7 @@ func (x *sumExpressions) needs(v loop.Expr) int {
 			return 0
 		}
 	case *loop.Cast:
-		if _, ok := quantisedOf(v); ok {
+		if _, ok := lanes.QuantisedOf(v); ok {
 			return x.needs(v.X) + 1
 		}
 		return x.needs(v.X)

@@ -1,173 +1,35 @@
 package amd64
 
 import (
-	"math"
-
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
 	"github.com/weirml/weir/internal/codegen/lanes"
-	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
 )
 
-// A quotient by a constant that is rounded to an integer and kept within the range of 8 bits, as in Quantize, has few
-// results: there are at most 255 numbers at which it steps from one result to the next. A product with the reciprocal,
-// in two summands, steps at the same numbers for nearly all constants, which is checked for each constant, and takes
-// two multiplications, while a division takes as long as twenty.
-
-// quantised is an expression convert(max(low, min(high, round(x / scale) + zero))) over constants, in f32.
-type quantised struct {
-	x               loop.Expr
-	scale           float32
-	zero, low, high float32
-	first, rest     float32 // the reciprocal's two summands; rest is 0 if scale is a power of two
-}
-
-// quantisedOf reads a conversion as such an expression; ok is false for others, and if the product is not known to give
-// the same results.
-func quantisedOf(c *loop.Cast) (q quantised, ok bool) {
-	if !c.Type.IsInt() || c.Type.Bits() > 32 || lanes.Packs(c.Type) {
-		return q, false
-	}
-	rest, ok := q.bounds(c)
-	if !ok {
-		return q, false
-	}
-	if zero, inner, plus := constantAnd(rest, loop.Add); plus {
-		q.zero, rest = zero, inner
-	}
-	if !isInteger(q.zero) || q.zero < q.low || q.zero > q.high {
-		return q, false
-	}
-	round, is := rest.(*loop.Unary)
-	if !is || round.Op != loop.Round {
-		return q, false
-	}
-	quotient, is := round.X.(*loop.Binary)
-	if !is || quotient.Op != loop.Div {
-		return q, false
-	}
-	scale, is := number(quotient.Y)
-	if !is {
-		return q, false
-	}
-	q.x, q.scale = quotient.X, scale
-	return q, q.reciprocal()
-}
-
-// bounds sets the least and the greatest result, and returns the expression that they limit. ok is false unless the two
-// are integers of the conversion's type, with a range of at most 8 bits.
-func (q *quantised) bounds(c *loop.Cast) (rest loop.Expr, ok bool) {
-	if q.low, rest, ok = constantAnd(c.X, loop.Max); !ok {
-		return nil, false
-	}
-	if q.high, rest, ok = constantAnd(rest, loop.Min); !ok {
-		return nil, false
-	}
-	fits := q.low >= -128 && q.low <= 0 && q.high >= 1 && q.high <= 255 && q.high-q.low <= 255
-	has := float64(q.low) >= float64(c.Type.MinInt()) && float64(q.high) <= float64(c.Type.MaxInt())
-	return rest, fits && has && isInteger(q.low) && isInteger(q.high)
-}
-
-// isInteger reports whether a number is an integer other than −0.
-func isInteger(v float32) bool {
-	return float64(v) == math.Trunc(float64(v)) && !(v == 0 && math.Signbit(float64(v)))
-}
-
-// number returns the value of a constant of f32; false for other expressions.
-func number(x loop.Expr) (float32, bool) {
-	c, ok := x.(*loop.Const)
-	if !ok || c.Type != dtype.F32 {
-		return 0, false
-	}
-	return math.Float32frombits(uint32(c.Bits)), true
-}
-
-// constantAnd splits an operation with a constant of f32 as one operand into the constant and the other operand.
-func constantAnd(x loop.Expr, op loop.BinaryOp) (c float32, rest loop.Expr, ok bool) {
-	b, is := x.(*loop.Binary)
-	if !is || b.Op != op {
-		return 0, nil, false
-	}
-	if c, ok = number(b.X); ok {
-		return c, b.Y, true
-	}
-	c, ok = number(b.Y)
-	return c, b.X, ok
-}
-
-// reciprocal finds the reciprocal's parts: neither is negative, so that an infinity stays one. It reports whether a
-// product with them is rounded to the same integer as the quotient, of all numbers: both never fall as x grows, so the
-// numbers near each step decide.
-func (q *quantised) reciprocal() bool {
-	s := float64(q.scale)
-	if !(s >= 1e-20 && s <= 1e20) {
-		return false
-	}
-	q.first = float32(1 / s)
-	if fraction, _ := math.Frexp(s); fraction == 0.5 {
-		return true
-	}
-	if float64(q.first)*s > 1 { // exact: a product of two numbers of 24 bits
-		q.first = math.Nextafter32(q.first, 0)
-	}
-	q.rest = float32((1 - float64(q.first)*s) / s)
-	for step := q.low - q.zero; step < q.high-q.zero; step++ {
-		at := float32((float64(step) + 0.5) * s)
-		for range 3 {
-			at = math.Nextafter32(at, float32(math.Inf(-1)))
-		}
-		for range 7 {
-			if math.RoundToEven(float64(at/q.scale)) != math.RoundToEven(float64(q.product(at))) {
-				return false
-			}
-			at = math.Nextafter32(at, float32(math.Inf(1)))
-		}
-	}
-	return true
-}
-
-// product returns what the code computes in the place of x / scale: x·rest is rounded, and then the sum of it and
-// x·first.
-func (q *quantised) product(x float32) float32 {
-	if q.rest == 0 {
-		return x * q.first
-	}
-	a, b := float64(x)*float64(q.first), float64(x*q.rest)
-	sum := a + b
-	// The error of the sum of doubles matters only if the sum looks like a tie between two floats. Rounded to odd, it
-	// does not.
-	part := sum - a
-	lost := (a - (sum - part)) + (b - part)
-	if bits := math.Float64bits(sum); lost != 0 && bits&1 == 0 {
-		sum = math.Nextafter(sum, math.Copysign(math.Inf(1), lost))
-	}
-	return float32(sum)
-}
-
 // quantise emits such an expression, if a conversion is one.
 func (e *machine) quantise(c *loop.Cast) (lanes.Value, bool) {
-	q, ok := quantisedOf(c)
+	q, ok := lanes.QuantisedOf(c)
 	if !ok {
 		return lanes.Value{}, false
 	}
-	x := e.Value(q.x)
+	x := e.Value(q.X)
 	var r asm.Reg
-	if q.rest == 0 {
-		r = e.mul(x.Lo, e.float(q.first))
+	if q.Rest == 0 {
+		r = e.mul(x.Lo, e.float(q.First))
 	} else {
-		r = e.fma(x.Lo, e.float(q.first), e.mul(x.Lo, e.float(q.rest)))
+		r = e.fma(x.Lo, e.float(q.First), e.mul(x.Lo, e.float(q.Rest)))
 	}
 	// For NaN the machine gives the second operand, the least value. If that does not become 0 at the end, NaN is set to
 	// 0.
 	nan := asm.NoReg
-	if q.low != 0 {
+	if q.Low != 0 {
 		nan = e.compare(unordered, r, r)
 	}
-	r = e.toInt(e.min(e.max(r, e.float(q.low-q.zero)), e.float(q.high-q.zero)))
-	if q.zero != 0 {
-		r = e.addInt(r, e.integer32(int32(q.zero)))
+	r = e.toInt(e.min(e.max(r, e.float(q.Low-q.Zero)), e.float(q.High-q.Zero)))
+	if q.Zero != 0 {
+		r = e.addInt(r, e.integer32(int32(q.Zero)))
 	}
-	if q.low != 0 {
+	if q.Low != 0 {
 		r = e.selectLanes(nan, e.integer32(0), r)
 	}
 	return lanes.Value{DType: c.Type, Lo: r, Uniform: x.Uniform}, true

@@ -1,4 +1,4 @@
-package amd64
+package lanes
 
 import (
 	"math"
@@ -10,7 +10,7 @@ import (
 )
 
 // TestQuantised compares products by a reciprocal with quotients for many scales, on random numbers and on numbers near
-// a step of the rounding. For all scales that quantisedOf accepts the integers are the same, and it accepts nearly all.
+// a step of the rounding. For all scales that QuantisedOf accepts the integers are the same, and it accepts nearly all.
 func TestQuantised(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	accepted, tried := 0, 2000
@@ -20,7 +20,7 @@ func TestQuantised(t *testing.T) {
 		real := func(v float64) loop.Expr { return loop.Number(dtype.F32, v) }
 		x := loop.Apply2(loop.Add, loop.Apply(loop.Round, loop.Apply2(loop.Div, &loop.Ref{Name: "x", Type: dtype.F32},
 			real(float64(scale)))), real(zero))
-		q, ok := quantisedOf(&loop.Cast{Type: map[bool]dtype.DType{true: dtype.I8, false: dtype.U8}[low < 0],
+		q, ok := QuantisedOf(&loop.Cast{Type: map[bool]dtype.DType{true: dtype.I8, false: dtype.U8}[low < 0],
 			X: loop.Apply2(loop.Max, real(low), loop.Apply2(loop.Min, real(high), x))})
 		if !ok {
 			continue
