@@ -1,15 +1,18 @@
 package amd64
 
 import (
+	"encoding/binary"
+
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
+	"github.com/weirml/weir/internal/codegen/lanes"
 	"github.com/weirml/weir/internal/dtype"
 )
 
-// operandForm describes how a tile reads elements of a type as lanes of its sums' type. Narrower elements are widened
-// to the same numbers as they are read; memory stays narrow.
+// operandForm describes how a tile reads elements of a type as lanes of another. Narrower elements are widened to the
+// same numbers as they are read; memory stays narrow.
 type operandForm struct {
 	size int64
-	// widens the low elements of a register, or memory, to a full register; NoOp: elements are of the sums' type
+	// widens the low elements of a register, or memory, to a full register; NoOp: elements are as large as lanes
 	extend asm.Op
 	repeat asm.Op // reads one narrow element into every element of a register
 	high   bool   // the element is the upper half of its lane
@@ -33,7 +36,7 @@ var integerForms = map[dtype.DType]*operandForm{
 	dtype.U8:  {size: 1, extend: asm.VPMOVZXBD, repeat: asm.VPBROADCASTB},
 }
 
-// operandForms are the types whose products can be added up in a type of sums.
+// operandForms are the types that are read as lanes of a type.
 var operandForms = map[dtype.DType]map[dtype.DType]*operandForm{
 	dtype.F32: floatForms,
 	dtype.F64: {dtype.F64: {size: 8}},
@@ -41,113 +44,264 @@ var operandForms = map[dtype.DType]map[dtype.DType]*operandForm{
 	dtype.U32: integerForms,
 }
 
-// formOf returns the form of elements whose products are added up in sums of a type; nil if there is none.
-func formOf(from, sums dtype.DType) *operandForm { return operandForms[sums][from] }
+// groupForms are the forms of groups: of two bytes, which become words, and of four bytes.
+var groupForms = map[dtype.DType]*operandForm{
+	dtype.I8: {size: 2, extend: asm.VPMOVSXBW, repeat: asm.VPBROADCASTW},
+	dtype.U8: {size: 2, extend: asm.VPMOVZXBW, repeat: asm.VPBROADCASTW},
+}
+var wholeGroups = &operandForm{size: 4}
 
-// readOne reads an element into all lanes.
-func (t *registerTile) readOne(f *operandForm, r asm.Reg, at asm.Mem) {
-	if f.extend == asm.NoOp {
-		t.wideFrom(t.ops.broadcast, at, r)
-		return
+// formOf returns the form of elements; nil if there is none.
+func formOf(f lanes.Elements) *operandForm {
+	switch {
+	case f.Group == 0:
+		return operandForms[f.As][f.In]
+	case f.Size() == 4:
+		return wholeGroups
 	}
-	bits := uint16(t.isa.bits)
-	if !f.high { // as many elements as are widened
-		bits = max(128, uint16(int64(bits)*f.size/t.ops.size))
-	}
-	t.Emit(asm.Inst{Op: f.repeat, Bits: bits, Args: [4]asm.Reg{r, asm.Memory}, Mem: at})
-	if f.high {
-		t.toHigh(r)
-		return
-	}
-	t.wide(f.extend, r, r)
-	t.toNumber(f, r)
+	return groupForms[f.In]
 }
 
-// toNumber makes numbers of the sums' type of lanes that were widened.
-func (t *registerTile) toNumber(f *operandForm, r asm.Reg) {
+// ReadsElements reports whether there is a form of elements.
+func (e *machine) ReadsElements(f lanes.Elements) bool { return formOf(f) != nil }
+
+// WritesElements reports whether WriteRun writes elements: integers, and bf16 if there are opmasks.
+func (e *machine) WritesElements(f lanes.Elements) bool {
+	return f.In.IsInt() || f.In == dtype.BF16 && e.isa.masks
+}
+
+// ReadOne reads an element into all lanes.
+func (e *machine) ReadOne(t *lanes.RegisterTile, elements lanes.Elements, r asm.Reg, at asm.Mem) {
+	f := formOf(elements)
+	if f.extend == asm.NoOp {
+		op := asm.VBROADCASTSS
+		if f.size == 8 {
+			op = asm.VBROADCASTSD
+		}
+		e.tileFrom(t, op, at, r)
+		return
+	}
+	bits := uint16(8 * t.Bytes)
+	if !f.high { // as many elements as are widened
+		bits = max(128, uint16(8*t.Bytes*f.size/t.Size))
+	}
+	e.Emit(asm.Inst{Op: f.repeat, Bits: bits, Args: [4]asm.Reg{r, asm.Memory}, Mem: at})
+	if f.high {
+		e.toHigh(t, r)
+		return
+	}
+	e.tileWide(t, f.extend, r, r)
+	e.toNumber(t, f, r)
+}
+
+// toNumber makes numbers of lanes that were widened.
+func (e *machine) toNumber(t *lanes.RegisterTile, f *operandForm, r asm.Reg) {
 	if f.number != asm.NoOp {
-		t.wide(f.number, r, r)
+		e.tileWide(t, f.number, r, r)
 	}
 }
 
 // toHigh moves the lower half of each lane to the upper one.
-func (t *registerTile) toHigh(r asm.Reg) {
-	t.Emit(asm.Inst{Op: asm.VPSLLD, Bits: uint16(t.isa.bits), Args: [4]asm.Reg{r, r}, Imm: 16})
+func (e *machine) toHigh(t *lanes.RegisterTile, r asm.Reg) { e.shiftedLanes(t, asm.VPSLLD, r, 16) }
+
+// shiftedLanes shifts lanes of 32 bits.
+func (e *machine) shiftedLanes(t *lanes.RegisterTile, op asm.Op, r asm.Reg, bits int64) {
+	e.Emit(asm.Inst{Op: op, Bits: uint16(8 * t.Bytes), Args: [4]asm.Reg{r, r}, Imm: bits})
 }
 
-// readRun reads a vector of a row; if it is masked, without touching memory beyond its lanes.
-func (t *registerTile) readRun(f *operandForm, r asm.Reg, vector int, at asm.Mem, masked bool) {
+// ReadRun reads a vector of a row; of a part, without touching memory beyond its lanes. r may be the mask's register.
+func (e *machine) ReadRun(t *lanes.RegisterTile, elements lanes.Elements, r asm.Reg, at asm.Mem, part bool) {
+	f, bits := formOf(elements), uint16(8*t.Bytes)
 	switch {
-	case f.extend == asm.NoOp && masked:
-		t.loadLanes(r, vector, at)
-		return
 	case f.extend == asm.NoOp:
-		t.wideFrom(t.ops.move, at, r)
+		e.loadFull(t, r, at, part)
 		return
-	case masked && t.isa.masks && (f.extend == asm.VPMOVSXBW || f.extend == asm.VPMOVZXBW): // lanes are two words of these
-		t.Emit(asm.Inst{Op: asm.VMOVDQU16, Bits: uint16(t.isa.bits) / 2, Args: [4]asm.Reg{r, asm.Memory}, Mem: at,
-			Mask: t.mask, Zero: true})
-		t.wide(f.extend, r, r)
-	case masked && t.isa.masks:
-		t.Emit(asm.Inst{Op: f.extend, Bits: uint16(t.isa.bits), Args: [4]asm.Reg{r, asm.Memory}, Mem: at, Mask: t.mask,
+	case part && e.isa.masks && elements.Group > 0: // lanes are two words of these
+		e.Emit(asm.Inst{Op: asm.VMOVDQU16, Bits: bits / 2, Args: [4]asm.Reg{r, asm.Memory}, Mem: at, Mask: t.Mask,
 			Zero: true})
-	case masked:
-		t.insertLanes(f, r, at)
-		t.wide(f.extend, r, r)
+		e.tileWide(t, f.extend, r, r)
+	case part && e.isa.masks:
+		e.Emit(asm.Inst{Op: f.extend, Bits: bits, Args: [4]asm.Reg{r, asm.Memory}, Mem: at, Mask: t.Mask, Zero: true})
+	case part:
+		e.insertLanes(t, f, r, at)
+		e.tileWide(t, f.extend, r, r)
 	default:
-		t.wideFrom(f.extend, at, r)
+		e.tileFrom(t, f.extend, at, r)
 	}
 	if f.high {
-		t.toHigh(r)
+		e.toHigh(t, r)
 	}
-	t.toNumber(f, r)
+	e.toNumber(t, f, r)
+}
+
+// loadFull reads a vector of elements as large as lanes.
+func (e *machine) loadFull(t *lanes.RegisterTile, r asm.Reg, at asm.Mem, part bool) {
+	ops := elements[t.DType]
+	switch {
+	case !part:
+		e.tileFrom(t, ops.move, at, r)
+	case e.isa.masks:
+		e.Emit(asm.Inst{Op: ops.move, Bits: uint16(8 * t.Bytes), Args: [4]asm.Reg{r, asm.Memory}, Mem: at, Mask: t.Mask,
+			Zero: true})
+	case t.Mask != asm.NoReg:
+		e.tileFrom(t, ops.maskMove, at, r, t.Mask)
+	default:
+		e.loadMask(t, r)
+		e.tileFrom(t, ops.maskMove, at, r, r)
+	}
+}
+
+// loadMask puts the mask of the last vector's lanes into a vector register, on machines without opmasks.
+func (e *machine) loadMask(t *lanes.RegisterTile, r asm.Reg) {
+	if t.Part.Known() {
+		bytes := make([]byte, t.Bytes)
+		for i := range t.Part.Fixed * t.Size {
+			bytes[i] = 0xff
+		}
+		e.tileFrom(t, asm.VMOVUPS, asm.Mem{Pool: e.code.Constant(bytes)}, r)
+		return
+	}
+	var counts []byte
+	for i := range uint64(t.Lanes()) {
+		counts = append(counts, binary.LittleEndian.AppendUint64(nil, i)[:t.Size]...)
+	}
+	broadcast, from := asm.VPBROADCASTD, asm.VMOVD
+	if t.Size == 8 {
+		broadcast, from = asm.VPBROADCASTQ, asm.VMOVQ
+	}
+	e.Emit(asm.Inst{Op: from, Args: [4]asm.Reg{r, t.Part.Register}})
+	e.tileWide(t, broadcast, r, r)
+	e.tileFrom(t, elements[t.DType].compare, asm.Mem{Pool: e.code.Constant(counts)}, r, r)
 }
 
 // insertLanes reads the narrow elements of the last vector's lanes one by one, if there are no opmasks; the others
 // become 0.
-func (t *registerTile) insertLanes(f *operandForm, r asm.Reg, at asm.Mem) {
+func (e *machine) insertLanes(t *lanes.RegisterTile, f *operandForm, r asm.Reg, at asm.Mem) {
 	op := asm.VPINSRW
 	if f.size == 1 {
 		op = asm.VPINSRB
 	}
-	t.Emit(asm.Inst{Op: asm.VPXOR, Bits: 128, Args: [4]asm.Reg{r, r, r}})
-	t.eachLane(func(i int64) {
-		t.Emit(asm.Inst{Op: op, Args: [4]asm.Reg{r, r, asm.Memory}, Mem: at, Imm: i})
+	e.Emit(asm.Inst{Op: asm.VPXOR, Bits: 128, Args: [4]asm.Reg{r, r, r}})
+	t.EachLane(func(i int64) {
+		e.Emit(asm.Inst{Op: op, Args: [4]asm.Reg{r, r, asm.Memory}, Mem: at, Imm: i})
 		at.Disp += int32(f.size)
 	})
 }
 
-// readLeft reads a row's element of A, at displacement dispA from the step's elements.
-func (t *registerTile) readLeft(m *term, r asm.Reg, rows rowBases, row int, dispA int64) {
-	if m.dot != nil {
-		t.readGroup(m.dot, m.formA, r, func(i int64) asm.Mem { return rows.at(row, dispA+i*m.dot.step) })
-		return
+// WriteRun writes a vector of a row.
+func (e *machine) WriteRun(t *lanes.RegisterTile, elements lanes.Elements, at asm.Mem, r asm.Reg, part bool) {
+	switch f := formOf(elements); {
+	case f.extend == asm.NoOp:
+		e.storeFull(t, at, r, part)
+	case f.high:
+		e.storeBF16(t, at, r, part)
+	default:
+		e.storeIntegers(t, f, at, r, part)
 	}
-	t.readOne(m.formA, r, rows.at(row, dispA))
 }
 
-// addProduct adds the products of two registers' lanes to a sum.
-func (t *registerTile) addProduct(m *term, sum, a, b asm.Reg) {
+// storeFull writes a vector of elements as large as lanes.
+func (e *machine) storeFull(t *lanes.RegisterTile, at asm.Mem, r asm.Reg, part bool) {
+	in := asm.Inst{Op: elements[t.DType].move, Bits: uint16(8 * t.Bytes), Args: [4]asm.Reg{asm.Memory, r}, Mem: at}
 	switch {
-	case m.dot != nil && m.dot.size == 2:
-		t.wide(asm.VDPBF16PS, sum, a, b)
-	case m.dot != nil && m.dot.group == 4:
-		if m.dot.unsignedB {
-			a, b = b, a
+	case part && e.isa.masks:
+		in.Mask = t.Mask
+	case part:
+		if t.Mask == asm.NoReg {
+			t.Mask = t.Take()
+			e.loadMask(t, t.Mask)
 		}
-		op := asm.VPDPBUSD
-		if !t.isa.masks {
-			op = asm.AVXVPDPBUSD
-		}
-		t.wide(op, sum, a, b)
-	case t.ops.multiplyAdd != asm.NoOp:
-		t.wide(t.ops.multiplyAdd, sum, a, b)
-	default:
-		multiply, through := t.ops.mul, asm.V(t.isa.registers-1)
-		if m.dot != nil {
-			multiply = asm.VPMADDWD
-		}
-		t.wide(multiply, through, a, b)
-		t.wide(t.ops.add, sum, sum, through)
+		in.Op, in.Args = elements[t.DType].maskMove, [4]asm.Reg{asm.Memory, t.Mask, r}
 	}
+	e.Emit(in)
+}
+
+// storeBF16 writes a vector of f32 as bf16, rounded to nearest, half to even. The instruction for it takes subnormal
+// numbers as zeros: if there are some, integers are rounded.
+func (e *machine) storeBF16(t *lanes.RegisterTile, at asm.Mem, r asm.Reg, part bool) {
+	bits, to, mask := uint16(8*t.Bytes), t.Take(), asm.NoReg
+	if part {
+		mask = t.Mask
+	}
+	end := e.Label()
+	if e.isa.bf16 > 0 {
+		slow := e.Label()
+		small := e.maskRegister()
+		e.Emit(asm.Inst{Op: asm.VFPCLASSPS, Bits: bits, Args: [4]asm.Reg{small, r}, Imm: subnormal})
+		e.Emit(asm.Inst{Op: asm.KORTESTW, Args: [4]asm.Reg{small, small}})
+		e.jump(asm.JNE, slow)
+		e.tileWide(t, asm.VCVTNEPS2BF16, to, r)
+		e.Emit(asm.Inst{Op: asm.VMOVDQU16, Bits: bits / 2, Args: [4]asm.Reg{asm.Memory, to}, Mem: at, Mask: mask})
+		e.jump(asm.JMP, end)
+		e.Bind(slow)
+	}
+	nan := e.maskRegister()
+	e.Emit(asm.Inst{Op: asm.VCMPPS, Bits: bits, Args: [4]asm.Reg{nan, r, r}, Imm: int64(unordered)})
+	e.tileWide(t, asm.VMOVUPS, to, r)
+	e.shiftedLanes(t, asm.VPSRLD, to, 16)
+	e.tileOperand(t, asm.VPANDD, e.Repeated(t, 1), to, to)
+	e.tileOperand(t, asm.VPADDD, e.Repeated(t, 0x7fff), to, to)
+	e.tileWide(t, asm.VPADDD, to, to, r)
+	e.Emit(asm.Inst{Op: asm.VPORD, Bits: bits, Args: [4]asm.Reg{to, r, asm.Memory}, Mem: e.Repeated(t, 0x40<<16).At,
+		Mask: nan})
+	e.shiftedLanes(t, asm.VPSRLD, to, 16)
+	e.Emit(asm.Inst{Op: asm.VPMOVDW, Bits: bits, Args: [4]asm.Reg{asm.Memory, to}, Mem: at, Mask: mask})
+	e.Bind(end)
+	t.Give(to)
+}
+
+// subnormal is the class of VFPCLASSPS.
+const subnormal = 0x20
+
+// storeIntegers writes a vector of integers as narrow ones of the same values.
+func (e *machine) storeIntegers(t *lanes.RegisterTile, f *operandForm, at asm.Mem, r asm.Reg, part bool) {
+	if e.isa.masks {
+		in := asm.Inst{Op: asm.VPMOVDB, Bits: uint16(8 * t.Bytes), Args: [4]asm.Reg{asm.Memory, r}, Mem: at}
+		if f.size == 2 {
+			in.Op = asm.VPMOVDW
+		}
+		if part {
+			in.Mask = t.Mask
+		}
+		e.Emit(in)
+		return
+	}
+	to := e.packed(t, f, r)
+	switch {
+	case part:
+		e.extractLanes(t, f, at, to)
+	case f.size == 1:
+		e.Emit(asm.Inst{Op: asm.VMOVQ, Args: [4]asm.Reg{asm.Memory, to}, Mem: at})
+	default:
+		e.Emit(asm.Inst{Op: asm.VMOVUPS, Bits: 128, Args: [4]asm.Reg{asm.Memory, to}, Mem: at})
+	}
+	t.Give(to)
+}
+
+// packed returns a register with a vector's narrow integers in its lowest part.
+func (e *machine) packed(t *lanes.RegisterTile, f *operandForm, r asm.Reg) asm.Reg {
+	words, bytes := asm.VPACKUSDW, asm.VPACKUSWB
+	if f.extend == asm.VPMOVSXBD || f.extend == asm.VPMOVSXWD {
+		words, bytes = asm.VPACKSSDW, asm.VPACKSSWB
+	}
+	to := t.Take()
+	narrow := func(op asm.Op, x, y asm.Reg) { e.Emit(asm.Inst{Op: op, Bits: 128, Args: [4]asm.Reg{to, x, y}}) }
+	e.Emit(asm.Inst{Op: asm.VEXTRACTI128, Bits: 256, Args: [4]asm.Reg{to, r}, Imm: 1})
+	narrow(words, r, to)
+	if f.size == 1 {
+		narrow(bytes, to, to)
+	}
+	return to
+}
+
+// extractLanes writes the narrow elements of the last vector's lanes one by one.
+func (e *machine) extractLanes(t *lanes.RegisterTile, f *operandForm, at asm.Mem, r asm.Reg) {
+	op := asm.VPEXTRW
+	if f.size == 1 {
+		op = asm.VPEXTRB
+	}
+	t.EachLane(func(i int64) {
+		e.Emit(asm.Inst{Op: op, Args: [4]asm.Reg{asm.Memory, r}, Mem: at, Imm: i})
+		at.Disp += int32(f.size)
+	})
 }

@@ -38,59 +38,60 @@ const (
 
 // squares is a product that is computed in tile registers.
 type squares struct {
-	*product
-	width  int64   // columns of a square
-	starts []int64 // the squares' first columns
-	rest   int64   // groups of a term that do not fill a square; 0 if there are none
-	line   int64   // bytes of a row of sums in the frame; 0: sums are in memory
-	at     int32   // where they are in the frame
-	config int32   // where the frame has the configuration for blocks whose rows are in a register
-	cost   int64   // of a block's products
+	*machine
+	product *lanes.Product
+	width   int64   // columns of a square
+	starts  []int64 // the squares' first columns
+	rest    int64   // groups of a term that do not fill a square; 0 if there are none
+	line    int64   // bytes of a row of sums in the frame; 0: sums are in memory
+	at      int32   // where they are in the frame
+	config  int32   // where the frame has the configuration for blocks whose rows are in a register
+	cost    int64   // of a block's products
 }
 
 // squaresOf prepares a product for the tile registers; if it cannot be done there, reason says why. part is the number
 // of columns in the last vector; 0: all.
-func (p *product) squaresOf(vectors int, part lanes.Distance) (q *squares, reason string) {
-	if rows, ok := p.rows.Const(); ok && rows < fewestSquareRows {
+func (e *machine) squaresOf(p *lanes.Product, vectors int, part lanes.Distance) (q *squares, reason string) {
+	if rows, ok := p.Rows.Const(); ok && rows < fewestSquareRows {
 		return nil, fmt.Sprintf("%d rows are fewer than %d", rows, fewestSquareRows)
 	}
 	if !part.Known() {
 		return nil, "the number of columns is not known"
 	}
-	perVector := p.isa.lanesOf(p.ops)
+	perVector := p.Sums.Lanes()
 	n := int64(vectors) * perVector
 	if part.Fixed > 0 {
 		n += part.Fixed - perVector
 	}
-	q = &squares{product: p}
+	q = &squares{machine: e, product: p}
 	across := (n + squareBytes/4 - 1) / (squareBytes / 4)
 	q.width = (n + across - 1) / across
 	for i := range across {
 		q.starts = append(q.starts, min(i*q.width, n-q.width))
 	}
 	steps := int64(0)
-	for _, t := range p.terms {
-		if reason := t.noSquares(); reason != "" {
+	for _, t := range p.Terms {
+		if reason := noSquares(t); reason != "" {
 			return nil, reason
 		}
-		rest := t.depth.Fixed % (squareBytes / 4)
+		rest := t.Depth.Fixed % (squareBytes / 4)
 		if rest != 0 && q.rest != 0 && rest != q.rest {
 			return nil, "its sums leave over different numbers of groups"
 		}
 		q.rest = max(q.rest, rest)
-		rounds := (t.depth.Fixed + squareBytes/4 - 1) / (squareBytes / 4)
-		for _, s := range t.serial {
-			rounds = lanes.Times(rounds, max(s.extent.Fixed, 0))
+		rounds := (t.Depth.Fixed + squareBytes/4 - 1) / (squareBytes / 4)
+		for _, s := range t.Serial {
+			rounds = lanes.Times(rounds, max(s.Extent.Fixed, 0))
 		}
 		steps = min(steps+rounds, lanes.Unbounded)
 	}
 	if q.cost = lanes.Times(steps*across, mostSquareCost); q.cost > lanes.TileMost {
 		return nil, "its sums are too long to be done without a pause"
 	}
-	if p.save == nil || !p.cleared {
+	if p.Save == nil || !p.Cleared {
 		q.line = n * 4
 	}
-	if _, ok := p.rows.Const(); !ok || q.line > 0 {
+	if _, ok := p.Rows.Const(); !ok || q.line > 0 {
 		q.config = squareRoom(p.Kernel, configBytes+2*squareRows*q.line)
 		q.at = q.config + configBytes
 	}
@@ -98,46 +99,49 @@ func (p *product) squaresOf(vectors int, part lanes.Distance) (q *squares, reaso
 }
 
 // noSquares returns why a term cannot be done in tile registers; "" if it can.
-func (t *term) noSquares() string {
-	d := t.dot
+func noSquares(m *lanes.Term) string {
+	g := m.Group
 	switch {
-	case d == nil || d.group*d.size != 4:
+	case g == nil || g.Steps*g.Size != 4:
 		return "the steps of its sums do not lie in groups"
-	case d.count != d.group:
-		return fmt.Sprintf("its sums leave over a group of %d steps, not %d", d.count, d.group)
-	case d.step != d.size:
+	case g.Count != g.Steps:
+		return fmt.Sprintf("its sums leave over a group of %d steps, not %d", g.Count, g.Steps)
+	case g.Step != g.Size:
 		return "the steps of its left operand are not adjacent"
-	case !t.depth.Known() || t.depth.Fixed < 1:
+	case !m.Depth.Known() || m.Depth.Fixed < 1:
 		return "the length of its sums is not known"
-	case !t.deepA.Is(4):
+	case !m.DeepA.Is(4):
 		return "the groups of its left operand are not adjacent"
-	case !t.deepB.Known():
+	case !m.DeepB.Known():
 		return "the distance of its right operand's groups is not known"
 	}
-	for _, s := range t.serial {
-		if !s.extent.Known() {
+	for _, s := range m.Serial {
+		if !s.Extent.Known() {
 			return "the length of its sums is not known"
 		}
 	}
 	return ""
 }
 
-// inSquares returns the product in tile registers; nil if it cannot be done there. If its element types would allow it,
-// a note then says why, unless there are so few rows that vectors are faster.
-func (p *product) inSquares(vectors int, part lanes.Distance) *squares {
-	if !p.isa.squares {
-		return nil
+// InMatrices emits the product in tile registers, and reports whether that can be done. If it cannot, but its element
+// types would allow it, a note says why, unless there are so few rows that vectors are faster.
+func (e *machine) InMatrices(p *lanes.Product, vectors int, part lanes.Distance) bool {
+	if !e.isa.squares {
+		return false
 	}
-	q, reason := p.squaresOf(vectors, part)
-	rows, ok := p.rows.Const()
+	q, reason := e.squaresOf(p, vectors, part)
+	rows, ok := p.Rows.Const()
 	if q == nil && (!ok || rows >= fewestSquareRows) {
-		for _, t := range p.terms {
-			if t.kind != "" {
-				p.Kernel.Note("a product of %s does not use tile registers: %s", t.kind, reason)
+		for _, m := range p.Terms {
+			if kind := e.squareKind(m, p.Sums); kind != "" {
+				p.Kernel.Note("a product of %s does not use tile registers: %s", kind, reason)
 			}
 		}
 	}
-	return q
+	if q != nil {
+		q.all()
+	}
+	return q != nil
 }
 
 // fewestSquareRows is the fewest rows for which the tile registers are faster than vectors.
@@ -174,10 +178,10 @@ type squareBlock struct {
 
 // all writes the blocks of all rows.
 func (q *squares) all() {
-	for _, s := range q.streams {
-		s.at = q.CopyOf(s.from)
+	for _, s := range q.product.Streams {
+		s.At = q.CopyOf(s.From)
 	}
-	if n, ok := q.product.rows.Const(); ok {
+	if n, ok := q.product.Rows.Const(); ok {
 		q.even(n)
 		return
 	}
@@ -185,9 +189,9 @@ func (q *squares) all() {
 	q.builder.Emit(q.isa.Load(constant, asm.Mem{Pool: q.code.Constant(q.configuration(squareRows))}))
 	q.builder.Emit(q.isa.Store(asm.Mem{Base: frameRegister, Disp: q.config}, constant))
 	end := q.Label()
-	if full, rest, ok := q.Few(q.product.rows); ok {
+	if full, rest, ok := q.Few(q.product.Rows); ok {
 		last := q.Label()
-		q.integerImm(asm.CMP, q.product.height, full)
+		q.integerImm(asm.CMP, q.product.Height, full)
 		q.jump(asm.JL, last)
 		q.even(full)
 		q.jump(asm.JMP, end)
@@ -197,10 +201,10 @@ func (q *squares) all() {
 		return
 	}
 	// Full blocks while at least two of them are left, then two blocks of even size, or one.
-	left, size, again := q.CopyOf(q.product.height), q.General(), q.Label()
+	left, size, again := q.CopyOf(q.product.Height), q.General(), q.Label()
 	q.integerOp(asm.TEST, left, left)
 	q.jump(asm.JLE, end)
-	q.Turns(again, q.Most(q.product.rows), false, asm.NoReg, 0)
+	q.Turns(again, q.Most(q.product.Rows), false, asm.NoReg, 0)
 	chosen := q.Label()
 	q.SetNumber(size, 2*squareRows)
 	q.integerImm(asm.CMP, left, 4*squareRows)
@@ -358,10 +362,10 @@ func (b *squareBlock) below(row lanes.Distance) lanes.Distance {
 }
 
 // sumRows returns the addresses of the sums of a block's halves in memory, and the distance of their rows.
-func (b *squareBlock) sumRows(s *stream) (at [2]asm.Mem, stride asm.Reg) {
+func (b *squareBlock) sumRows(s *lanes.Stream) (at [2]asm.Mem, stride asm.Reg) {
 	row, base, disp := lanes.Known(b.line), frameRegister, b.at
 	if b.line == 0 {
-		row, base, disp = s.row, b.first(s), 0
+		row, base, disp = s.Row, b.first(s), 0
 	}
 	stride = b.inRegister(row)
 	at[0] = asm.Mem{Base: base, Index: stride, Scale: 1, Disp: disp}
@@ -375,12 +379,12 @@ func (b *squareBlock) sumRows(s *stream) (at [2]asm.Mem, stride asm.Reg) {
 }
 
 // first returns the address of a block's first row in a stream.
-func (b *squareBlock) first(s *stream) asm.Reg {
+func (b *squareBlock) first(s *lanes.Stream) asm.Reg {
 	if b.again == 0 {
-		return s.at
+		return s.At
 	}
-	r := b.CopyOf(s.at)
-	b.MoveOn(r, b.TimesDistance(s.row, -b.again))
+	r := b.CopyOf(s.At)
+	b.MoveOn(r, b.TimesDistance(s.Row, -b.again))
 	return r
 }
 
@@ -408,10 +412,10 @@ func (b *squareBlock) products() {
 		each([2]asm.Mem{}, func(register int, _ asm.Mem) {
 			b.builder.Emit(asm.Inst{Op: asm.TILEZERO, Args: [4]asm.Reg{asm.T(register)}})
 		})
-		for _, m := range b.terms {
-			b.walk(m, 0, b.CopyOf(b.first(m.a)), b.CopyOf(m.b), b.inRegister(m.a.row), b.Number(m.deepB.Fixed), columns)
+		for _, m := range b.product.Terms {
+			b.walk(m, 0, b.CopyOf(b.first(m.A)), b.CopyOf(m.B), b.inRegister(m.A.Row), b.Number(m.DeepB.Fixed), columns)
 		}
-		at, _ := b.sumRows(b.save)
+		at, _ := b.sumRows(b.product.Save)
 		each(at, func(register int, at asm.Mem) {
 			b.builder.Emit(asm.Inst{Op: asm.TILESTORED, Args: [4]asm.Reg{asm.Memory, asm.T(register)}, Mem: at})
 		})
@@ -439,28 +443,28 @@ func (b *squareBlock) loop(n int64, body func()) {
 }
 
 // walk does a term's serial loops from a level inward.
-func (b *squareBlock) walk(m *term, level int, left, right, strideA, strideB asm.Reg, columns []int64) {
-	if level == len(m.serial) {
+func (b *squareBlock) walk(m *lanes.Term, level int, left, right, strideA, strideB asm.Reg, columns []int64) {
+	if level == len(m.Serial) {
 		b.innermost(m, left, right, strideA, strideB, columns)
 		return
 	}
-	s := m.serial[level]
-	b.loop(s.extent.Fixed, func() {
+	s := m.Serial[level]
+	b.loop(s.Extent.Fixed, func() {
 		b.walk(m, level+1, b.CopyOf(left), b.CopyOf(right), strideA, strideB, columns)
-		b.MoveOn(left, s.stepA)
-		b.MoveOn(right, s.stepB)
+		b.MoveOn(left, s.StepA)
+		b.MoveOn(right, s.StepB)
 	})
 }
 
 // innermost adds the products of one iteration of the serial loops. It changes the pointers.
-func (b *squareBlock) innermost(m *term, left, right, strideA, strideB asm.Reg, columns []int64) {
+func (b *squareBlock) innermost(m *lanes.Term, left, right, strideA, strideB asm.Reg, columns []int64) {
 	rows := []asm.Reg{left}
 	if b.halves == 2 {
 		second := b.CopyOf(left)
-		b.MoveOn(second, b.below(m.a.row))
+		b.MoveOn(second, b.below(m.A.Row))
 		rows = append(rows, second)
 	}
-	product := m.squareProduct()
+	product := squareProduct(m)
 	readA := func(half, register int) {
 		b.read(register, asm.Mem{Base: rows[half], Index: strideA, Scale: 1})
 	}
@@ -492,20 +496,20 @@ func (b *squareBlock) innermost(m *term, left, right, strideA, strideB asm.Reg, 
 		add(1, 0, a2, x)
 	}
 	const groups = squareBytes / 4
-	full, rest := m.depth.Fixed/groups, m.depth.Fixed%groups
+	full, rest := m.Depth.Fixed/groups, m.Depth.Fixed%groups
 	b.loop(full, func() {
 		if b.rest > 0 {
 			step(leftSquare, rightSquare, leftSquare, rightSquare)
 		} else {
 			step(leftSquare, rightSquare, leftRest, rightRest)
 		}
-		if 2*b.cost <= lanes.TileMost && m.deepB.Fixed >= 0 && m.deepB.Fixed <= mostPace {
+		if 2*b.cost <= lanes.TileMost && m.DeepB.Fixed >= 0 && m.DeepB.Fixed <= lanes.MostPace {
 			b.fetchColumns(m, right, columns)
 		}
 		for _, r := range rows {
 			b.MoveOn(r, lanes.Known(squareBytes))
 		}
-		b.MoveOn(right, lanes.Known(groups*m.deepB.Fixed))
+		b.MoveOn(right, lanes.Known(groups*m.DeepB.Fixed))
 	})
 	if rest > 0 {
 		step(leftRest, rightRest, leftRest, rightRest)
@@ -514,12 +518,12 @@ func (b *squareBlock) innermost(m *term, left, right, strideA, strideB asm.Reg, 
 
 // fetchColumns has the columns of the step after the next one brought into the nearest cache: squares are read from
 // there several times as fast as from the second one, above all while another thread of the core is busy.
-func (b *squareBlock) fetchColumns(m *term, right asm.Reg, columns []int64) {
+func (b *squareBlock) fetchColumns(m *lanes.Term, right asm.Reg, columns []int64) {
 	const groups = squareBytes / 4
 	begin, end := 4*columns[0], 4*(columns[len(columns)-1]+b.width)
 	for group := range int64(groups) {
 		for line := begin; line < end; line += 64 {
-			at := asm.Mem{Base: right, Disp: int32((2*groups+group)*m.deepB.Fixed + line)}
+			at := asm.Mem{Base: right, Disp: int32((2*groups+group)*m.DeepB.Fixed + line)}
 			b.builder.Emit(asm.Inst{Op: asm.PREFETCHT0, Args: [4]asm.Reg{asm.Memory}, Mem: at})
 		}
 	}

@@ -16,83 +16,83 @@ func (e *Emitter) group(list []loop.Stmt) int {
 		return 0
 	}
 	g := groupOf(list)
-	if g == nil || !e.Sums(g.Local.DType) {
+	if g == nil || e.SumsOf(g.local.DType) == nil {
 		return 0
 	}
-	rest := list[2+len(g.Terms):]
+	rest := list[2+len(g.terms):]
 	for _, direct := range []bool{true, false} {
 		if direct && (len(rest) != 1 || !g.takesLast(rest[0])) {
 			continue
 		}
 		saved := e.snapshot()
-		reason := attempt(func() { e.Contractions(g, direct) })
+		reason := attempt(func() { e.contractions(g, direct) })
 		if reason == "" {
 			if direct {
 				return len(list)
 			}
-			return 2 + len(g.Terms)
+			return 2 + len(g.terms)
 		}
 		e.restore(saved)
-		e.Kernel.Note("the sums in %%%s do not stay in registers: %s", g.Local.Name, reason)
+		e.Kernel.Note("the sums in %%%s do not stay in registers: %s", g.local.Name, reason)
 	}
 	return 0
 }
 
-// ContractionGroup is the parts of a group. The local's row axis is that of the contractions' rows; its other axes,
+// contractionGroup is the parts of a group. The local's row axis is that of the contractions' rows; its other axes,
 // besides the column axis, have one element.
-type ContractionGroup struct {
-	Local       *loop.Local
-	Rows, Cols  sym.Expr
-	Row, Column int // axes
-	First, Last NestOfSums
-	Terms       []Contraction
+type contractionGroup struct {
+	local       *loop.Local
+	rows, cols  sym.Expr
+	row, column int // axes
+	first, last nestOfSums
+	terms       []contraction
 }
 
-// Contraction is a product inside serial loops.
-type Contraction struct {
-	Serial  []*loop.For
-	Product *loop.Contract
+// contraction is a product inside serial loops.
+type contraction struct {
+	serial  []*loop.For
+	product *loop.Contract
 }
 
-// NestOfSums is a nest of at most two loops over the rows and the columns, by their variables (empty if the axis has
+// nestOfSums is a nest of at most two loops over the rows and the columns, by their variables (empty if the axis has
 // one element), and its statements.
-type NestOfSums struct {
-	Row, Column sym.Name
-	Body        []loop.Stmt
+type nestOfSums struct {
+	row, column sym.Name
+	body        []loop.Stmt
 }
 
 // groupOf returns the contractions into one local that begin a body, with the local; nil if the body has another form.
-func groupOf(list []loop.Stmt) *ContractionGroup {
+func groupOf(list []loop.Stmt) *contractionGroup {
 	l, ok := list[0].(*loop.Local)
 	if !ok || len(list) < 3 || l.Space != 0 || len(l.Shape) < 2 {
 		return nil
 	}
-	g := &ContractionGroup{Local: l}
+	g := &contractionGroup{local: l}
 	for _, s := range list[2:] {
-		t := Contraction{}
+		t := contraction{}
 		for {
 			f, ok := s.(*loop.For)
 			if !ok || f.Kind != loop.Serial || len(f.Body) != 1 {
 				break
 			}
-			t.Serial = append(t.Serial, f)
+			t.serial = append(t.serial, f)
 			s = f.Body[0]
 		}
 		c, ok := s.(*loop.Contract)
-		if !ok || c.C.Buffer != l.Name || !g.fits(c) || variesIn(t.Serial, c.K) {
+		if !ok || c.C.Buffer != l.Name || !g.fits(c) || variesIn(t.serial, c.K) {
 			break
 		}
-		t.Product = c
-		g.Terms = append(g.Terms, t)
+		t.product = c
+		g.terms = append(g.terms, t)
 	}
-	if len(g.Terms) == 0 {
+	if len(g.terms) == 0 {
 		return nil
 	}
-	if g.First, ok = g.nest(list[1]); !ok || len(g.First.Body) != 1 {
+	if g.first, ok = g.nest(list[1]); !ok || len(g.first.body) != 1 {
 		return nil
 	}
-	s, ok := g.First.Body[0].(*loop.Store)
-	if !ok || s.To != l.Name || s.Mask != nil || !g.at(s.Index, g.First) {
+	s, ok := g.first.body[0].(*loop.Store)
+	if !ok || s.To != l.Name || s.Mask != nil || !g.at(s.Index, g.first) {
 		return nil
 	}
 	return g
@@ -107,23 +107,23 @@ func variesIn(loops []*loop.For, x sym.Expr) bool {
 }
 
 // fits reports whether a contraction adds to all elements of the local that the group's other contractions add to.
-func (g *ContractionGroup) fits(c *loop.Contract) bool {
+func (g *contractionGroup) fits(c *loop.Contract) bool {
 	row, column := UnitAxis(c.C.Row), UnitAxis(c.C.Col)
 	if row < 0 || column < 0 || row == column || slices.ContainsFunc(c.C.Origin, func(x sym.Expr) bool {
 		return !IsZero(x)
 	}) {
 		return false
 	}
-	if len(g.Terms) == 0 {
-		g.Rows, g.Cols, g.Row, g.Column = c.M, c.N, row, column
-		for axis, x := range g.Local.Shape {
+	if len(g.terms) == 0 {
+		g.rows, g.cols, g.row, g.column = c.M, c.N, row, column
+		for axis, x := range g.local.Shape {
 			if n, ok := x.Const(); axis != row && axis != column && (!ok || n != 1) {
 				return false
 			}
 		}
 		return true
 	}
-	return g.Rows.Equal(c.M) && g.Cols.Equal(c.N) && g.Row == row && g.Column == column
+	return g.rows.Equal(c.M) && g.cols.Equal(c.N) && g.row == row && g.column == column
 }
 
 // UnitAxis returns the axis along which a tile steps by 1; −1 if it steps otherwise.
@@ -143,31 +143,31 @@ func UnitAxis(steps []sym.Expr) int {
 }
 
 // nest reads a nest over the rows and columns; ok is false for other statements.
-func (g *ContractionGroup) nest(s loop.Stmt) (n NestOfSums, ok bool) {
-	n.Body = []loop.Stmt{s}
+func (g *contractionGroup) nest(s loop.Stmt) (n nestOfSums, ok bool) {
+	n.body = []loop.Stmt{s}
 	for {
-		f, ok := loop.Only(n.Body)
+		f, ok := loop.Only(n.body)
 		if !ok {
 			break
 		}
 		switch {
-		case n.Column.None() && f.Extent.Equal(g.Cols) && f.Kind == loop.Vector:
-			n.Column = f.Var
-		case n.Row.None() && n.Column.None() && f.Extent.Equal(g.Rows) && f.Kind == loop.Each:
-			n.Row = f.Var
+		case n.column.None() && f.Extent.Equal(g.cols) && f.Kind == loop.Vector:
+			n.column = f.Var
+		case n.row.None() && n.column.None() && f.Extent.Equal(g.rows) && f.Kind == loop.Each:
+			n.row = f.Var
 		default:
 			return n, false
 		}
-		n.Body = f.Body
+		n.body = f.Body
 	}
-	return n, (!n.Row.None() || IsOne(g.Rows)) && (!n.Column.None() || IsOne(g.Cols))
+	return n, (!n.row.None() || IsOne(g.rows)) && (!n.column.None() || IsOne(g.cols))
 }
 
 // IsOne reports whether an integer is the constant 1.
 func IsOne(x sym.Expr) bool { v, ok := x.Const(); return ok && v == 1 }
 
 // at reports whether an index is the local's element at a nest's own row and column.
-func (g *ContractionGroup) at(index []sym.Expr, n NestOfSums) bool {
+func (g *contractionGroup) at(index []sym.Expr, n nestOfSums) bool {
 	is := func(x sym.Expr, variable sym.Name) bool {
 		if variable.None() {
 			return IsZero(x)
@@ -178,10 +178,10 @@ func (g *ContractionGroup) at(index []sym.Expr, n NestOfSums) bool {
 	for axis, x := range index {
 		variable := sym.Name{}
 		switch axis {
-		case g.Row:
-			variable = n.Row
-		case g.Column:
-			variable = n.Column
+		case g.row:
+			variable = n.row
+		case g.column:
+			variable = n.column
 		}
 		if !is(x, variable) {
 			return false
@@ -192,24 +192,24 @@ func (g *ContractionGroup) at(index []sym.Expr, n NestOfSums) bool {
 
 // takesLast reports whether a nest only reads the local's element of its own iteration; it then becomes the group's
 // last nest.
-func (g *ContractionGroup) takesLast(s loop.Stmt) bool {
+func (g *contractionGroup) takesLast(s loop.Stmt) bool {
 	n, ok := g.nest(s)
 	if !ok {
 		return false
 	}
-	for _, a := range loop.Accesses(n.Body) {
-		if a.Buffer == g.Local.Name && (a.Write || a.Tile != nil || a.Mask != nil || !g.at(a.Index, n)) {
+	for _, a := range loop.Accesses(n.body) {
+		if a.Buffer == g.local.Name && (a.Write || a.Tile != nil || a.Mask != nil || !g.at(a.Index, n)) {
 			return false
 		}
 	}
-	for _, s := range n.Body {
+	for _, s := range n.body {
 		switch s.(type) {
 		case *loop.Let, *loop.Store:
 		default:
 			return false
 		}
 	}
-	g.Last = n
+	g.last = n
 	return true
 }
 

@@ -22,6 +22,8 @@ import (
 // Machine is a machine's instructions, as the emitter of a nest uses them. A method changes no register but those that
 // it is said to change; of the registers that methods return, only those of General, Number and CopyOf may be changed.
 type Machine interface {
+	Tiles
+
 	// Code returns the instructions so far. SetCode replaces them, by those that come before the next one. AppendCode
 	// emits instructions, whose list must not be used after it.
 	Code() Code
@@ -103,11 +105,6 @@ type Machine interface {
 	Store(s *loop.Store)
 	// CheckLanes is a check of a value that differs by lane.
 	CheckLanes(s *loop.Check, v Value)
-	Contract(s *loop.Contract)
-	// Contractions emits a contraction group in registers: its first nest and its contractions and, if direct, its last
-	// nest. Sums reports whether contractions can add up in a type.
-	Contractions(g *ContractionGroup, direct bool)
-	Sums(dt dtype.DType) bool
 	// StripsMoved returns how many strips of a vector loop, which only moves or fills narrow elements, MoveRun does at
 	// once; 0 if the loop does something else.
 	StripsMoved(f *loop.For) int64

@@ -30,7 +30,7 @@ func QuantisedOf(c *loop.Cast) (q Quantised, ok bool) {
 	if !ok {
 		return q, false
 	}
-	if zero, inner, plus := ConstantAnd(rest, loop.Add); plus {
+	if zero, inner, plus := constantAnd(rest, loop.Add); plus {
 		q.Zero, rest = zero, inner
 	}
 	if !isInteger(q.Zero) || q.Zero < q.Low || q.Zero > q.High {
@@ -55,10 +55,10 @@ func QuantisedOf(c *loop.Cast) (q Quantised, ok bool) {
 // bounds sets the least and the greatest result, and returns the expression that they limit. ok is false unless the two
 // are integers of the conversion's type, with a range of at most 8 bits.
 func (q *Quantised) bounds(c *loop.Cast) (rest loop.Expr, ok bool) {
-	if q.Low, rest, ok = ConstantAnd(c.X, loop.Max); !ok {
+	if q.Low, rest, ok = constantAnd(c.X, loop.Max); !ok {
 		return nil, false
 	}
-	if q.High, rest, ok = ConstantAnd(rest, loop.Min); !ok {
+	if q.High, rest, ok = constantAnd(rest, loop.Min); !ok {
 		return nil, false
 	}
 	fits := q.Low >= -128 && q.Low <= 0 && q.High >= 1 && q.High <= 255 && q.High-q.Low <= 255
@@ -80,8 +80,8 @@ func number(x loop.Expr) (float32, bool) {
 	return math.Float32frombits(uint32(c.Bits)), true
 }
 
-// ConstantAnd splits an operation with a constant of f32 as one operand into the constant and the other operand.
-func ConstantAnd(x loop.Expr, op loop.BinaryOp) (c float32, rest loop.Expr, ok bool) {
+// constantAnd splits an operation with a constant of f32 as one operand into the constant and the other operand.
+func constantAnd(x loop.Expr, op loop.BinaryOp) (c float32, rest loop.Expr, ok bool) {
 	b, is := x.(*loop.Binary)
 	if !is || b.Op != op {
 		return 0, nil, false

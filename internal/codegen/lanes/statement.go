@@ -53,7 +53,7 @@ func (e *Emitter) statement(s loop.Stmt) {
 		e.when(s)
 	case *loop.Local:
 	case *loop.Contract:
-		e.Contract(s)
+		e.contract(s)
 	default:
 		Refuse("a statement of type %T", s)
 	}
