@@ -355,7 +355,7 @@ lint: ## the house rules, with the longest files and functions
 rewrite: ## write the generated parts of ARCHITECTURE.md and docs
 	@$(GO) test -count=1 -run TestDrawing ./internal/lint -rewrite
 	@$(GO) test -count=1 -run TestList ./internal/importer/onnx -rewrite
-	@$(GO) test -count=1 -run 'TestDocument|TestScreens' ./cmd/weir -rewrite
+	@$(GO) test -count=1 -run 'TestDocument|TestScreens' ./internal/command -rewrite
 	@$(GO) test -count=1 -run TestModelsDocument ./internal/conformance -rewrite
 
 .PHONY: clean

@@ -16,7 +16,7 @@ import (
 // the reason.
 var mayStart = map[string]string{
 	"internal/diag/goroutine.go":                    "it is diag.Go",
-	"cmd/weir/main.go":                              "it calls what signal.NotifyContext made",
+	"internal/command/main.go":                      "it calls what signal.NotifyContext made",
 	"examples/service/main.go":                      "a user's own, in net/http, which recovers what handlers panic with",
 	"examples/embeddings/main.go":                   "a user's own: it serves, and ends at a signal",
 	"examples/reload/main.go":                       "a user's own: it asks while models are replaced",

@@ -67,7 +67,7 @@ func (j *Job) Run(ctx context.Context) (report Report, err error) {
 	}
 	var reading error
 	elements := func(yield func(Element) bool) {
-		for e, err := range j.Source.Elements(wanted) {
+		for e, err := range j.Source.Elements(j.Work.Inputs(), wanted) {
 			if err != nil {
 				reading = err
 				return
@@ -78,6 +78,9 @@ func (j *Job) Run(ctx context.Context) (report Report, err error) {
 		}
 	}
 	run := func(ctx context.Context, e Element) (result, error) {
+		if e.Err != nil {
+			return result{index: e.Index, name: e.Name, err: e.Err}, nil
+		}
 		v, err := j.Work.Run(ctx, e)
 		return result{e.Index, e.Name, v, err}, nil
 	}

@@ -178,7 +178,7 @@ func check(t *testing.T, got map[int64][]float32, n int, there func(i int) bool)
 // job returns the job of a source.
 func job(t *testing.T, inputs string, w Worker, output string) *Job {
 	t.Helper()
-	s, err := Open(inputs)
+	s, err := Open(inputs, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -344,7 +344,7 @@ func TestSources(t *testing.T) {
 		{filepath.Join(folder, "files", "*", "*.json?scale=1"), "0/0.json 0/2.json 0/4.json 1/1.json 1/3.json"},
 		{filepath.Join(folder, "files", "1", "3.json"), "3.json"},
 	} {
-		s, err := Open(c.inputs)
+		s, err := Open(c.inputs, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -357,7 +357,7 @@ func TestSources(t *testing.T) {
 		}
 		for mask := range 1 << len(want) {
 			at := 0
-			for e, err := range s.Elements(func(i int64) bool { return mask>>i&1 == 1 }) {
+			for e, err := range s.Elements(nil, func(i int64) bool { return mask>>i&1 == 1 }) {
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -370,7 +370,7 @@ func TestSources(t *testing.T) {
 				at++
 			}
 		}
-		again, err := Open(c.inputs)
+		again, err := Open(c.inputs, nil)
 		if err != nil || again.Digest() != s.Digest() {
 			t.Errorf("%s: another digest, %v", c.inputs, err)
 		}
@@ -389,9 +389,9 @@ func shown(e Element) string {
 		return *e.text
 	case e.line != nil:
 		return string(e.line)
-	case e.arrays != nil:
+	case e.Arrays != nil:
 		var list []string
-		for _, a := range e.arrays {
+		for _, a := range e.Arrays {
 			for i := range a.Len() {
 				list = append(list, a.Format(i))
 			}
@@ -418,9 +418,9 @@ func TestHostile(t *testing.T) {
 	for what, data := range map[string][]byte{"cut.npz": whole[:len(whole)/2], "text.npz": []byte("text"),
 		"empty.npy": nil, "cut.npy": long.Bytes()[:long.Len()-1], "odd.npy": promise, "huge.npy": huge,
 		"none.npy": none.Bytes()} {
-		s, err := Open(write(t, filepath.Join(folder, what), data))
+		s, err := Open(write(t, filepath.Join(folder, what), data), nil)
 		if err == nil {
-			for _, e := range s.Elements(func(int64) bool { return true }) {
+			for _, e := range s.Elements(nil, func(int64) bool { return true }) {
 				err = e
 			}
 		}
@@ -432,7 +432,7 @@ func TestHostile(t *testing.T) {
 		if name == "a.parquet" {
 			write(t, filepath.Join(folder, name), nil)
 		}
-		if _, err := Open(filepath.Join(folder, name)); name != "" && !errors.Is(err, weir.ErrInput) &&
+		if _, err := Open(filepath.Join(folder, name), nil); name != "" && !errors.Is(err, weir.ErrInput) &&
 			!errors.Is(err, weir.ErrUnsupported) {
 			t.Errorf("%q: %v", name, err)
 		}

@@ -26,27 +26,36 @@ type Element struct {
 	Index int64
 	Name  string // of the file, relative to its folder; "" of others
 
-	path   string                    // of a file
-	query  string                    // settings of a picture
-	line   []byte                    // JSON
-	text   *string                   // a line that is a text
-	arrays map[string]*tensor.Tensor // of one row, by the name of the input
+	// Arrays are the row of each array, by the array's name, of an element that is a row; nil of others.
+	Arrays map[string]*tensor.Tensor
+	// Err is the reason why an element has no values: it fails.
+	Err error
+
+	path  string  // of a file
+	query string  // settings of a picture
+	line  []byte  // JSON
+	text  *string // a line that is a text
 }
 
 // Source is a list of elements that can be read again.
 type Source interface {
-	// Elements yields the elements that are wanted, in their order, and passes over the others.
-	Elements(wanted func(index int64) bool) iter.Seq2[Element, error]
+	// Elements yields the elements that are wanted, in their order, and passes over the others. A worker reads the arrays
+	// that inputs names; a source may leave others out.
+	Elements(inputs []string, wanted func(index int64) bool) iter.Seq2[Element, error]
 	// Len returns the number of elements; −1 if only reading tells it.
 	Len() int64
 	// Digest returns what differs if the elements differ.
 	Digest() string
 }
 
+// Readers open files of other formats, whose rows are elements, by the ending of their names, such as .parquet. Several
+// files are one source, in this order.
+type Readers map[string]func(names []string) (Source, error)
+
 // Open opens what a user names: a folder or a pattern of files, each of which is an element; a .jsonl or .txt file,
-// whose lines are elements; or an .npy or .npz file, whose rows are. What follows a ? are settings of pictures, as in
-// DIR/*.png?scale=1/255.
-func Open(inputs string) (Source, error) {
+// whose lines are elements; or an .npy or .npz file, or files that readers open, whose rows are. What follows a ? are
+// settings of pictures, as in DIR/*.png?scale=1/255.
+func Open(inputs string, readers Readers) (Source, error) {
 	name, query := inputs, ""
 	if at := strings.LastIndexByte(inputs, '?'); at >= 0 && strings.Contains(inputs[at:], "=") {
 		name, query = inputs[:at], inputs[at+1:]
@@ -62,25 +71,47 @@ func Open(inputs string) (Source, error) {
 		for strings.ContainsAny(folder, `*?[`) {
 			folder = filepath.Dir(folder)
 		}
-		return newFiles(folder, list, query), nil
+		return openList(folder, list, query, readers)
 	}
 	if info.IsDir() {
 		list, err := under(name)
 		if err != nil {
 			return nil, err
 		}
-		return newFiles(name, list, query), nil
+		return openList(name, list, query, readers)
 	}
 	switch ext := strings.ToLower(filepath.Ext(name)); ext {
 	case ".jsonl", ".ndjson", ".txt":
 		return newLines(name, ext == ".txt")
 	case ".npy", ".npz":
 		return newArrays(name)
-	case ".parquet":
-		return nil, diag.Unsupportedf("Parquet files").AtFile(name).
-			WithFix("convert it, such as by pyarrow to .npz, or by duckdb to .jsonl")
 	}
-	return newFiles(filepath.Dir(name), []string{name}, query), nil
+	return openList(filepath.Dir(name), []string{name}, query, readers)
+}
+
+// openList opens files of a folder: their rows, if a reader opens all of them, else the files as elements. Files whose
+// names begin with _, such as Spark's _SUCCESS, do not count among rows.
+func openList(folder string, list []string, query string, readers Readers) (Source, error) {
+	var data []string
+	ending := ""
+	for _, name := range list {
+		if strings.HasPrefix(filepath.Base(name), "_") {
+			continue
+		}
+		own := strings.ToLower(filepath.Ext(name))
+		if data = append(data, name); ending != "" && own != ending {
+			return newFiles(folder, list, query), nil
+		}
+		ending = own
+	}
+	if open := readers[ending]; open != nil {
+		return open(data)
+	}
+	if ending == ".parquet" {
+		return nil, diag.Unsupportedf("Parquet files, in this command").AtFile(data[0]).WithFix("weir-parquet is the same " +
+			"command with them: go install github.com/weirml/weir/parquet/cmd/weir-parquet@latest")
+	}
+	return newFiles(folder, list, query), nil
 }
 
 // under returns the files below a folder, without those whose names begin with a point, in the order of their names.
@@ -147,7 +178,7 @@ func (f *files) element(i int) Element {
 	return Element{Index: int64(i), Name: f.relative(f.list[i]), path: f.list[i], query: f.query}
 }
 
-func (f *files) Elements(wanted func(int64) bool) iter.Seq2[Element, error] {
+func (f *files) Elements(_ []string, wanted func(int64) bool) iter.Seq2[Element, error] {
 	return func(yield func(Element, error) bool) {
 		for i := range f.list {
 			if wanted(int64(i)) && !yield(f.element(i), nil) {
@@ -176,7 +207,7 @@ func (l *lines) Digest() string { return l.digest }
 // longestLine is the most bytes of a line.
 const longestLine = 256 << 20
 
-func (l *lines) Elements(wanted func(int64) bool) iter.Seq2[Element, error] {
+func (l *lines) Elements(_ []string, wanted func(int64) bool) iter.Seq2[Element, error] {
 	return func(yield func(Element, error) bool) {
 		file, err := mem.Open(l.name)
 		if err != nil {
@@ -304,7 +335,7 @@ func (a *arrays) open() (rows map[string]*npy.Rows, done func(), err error) {
 	return rows, end, nil
 }
 
-func (a *arrays) Elements(wanted func(int64) bool) iter.Seq2[Element, error] {
+func (a *arrays) Elements(_ []string, wanted func(int64) bool) iter.Seq2[Element, error] {
 	return func(yield func(Element, error) bool) {
 		readers, done, err := a.open()
 		if err != nil {
@@ -318,10 +349,10 @@ func (a *arrays) Elements(wanted func(int64) bool) iter.Seq2[Element, error] {
 				skipped++
 				continue
 			}
-			e := Element{Index: i, arrays: map[string]*tensor.Tensor{}}
+			e := Element{Index: i, Arrays: map[string]*tensor.Tensor{}}
 			for name, r := range readers {
 				if err = r.Skip(skipped); err == nil {
-					e.arrays[name], err = r.Next()
+					e.Arrays[name], err = r.Next()
 				}
 				if err != nil {
 					yield(Element{}, diag.As(err, diag.ErrInput).AtTensor(name).AtFile(a.name))

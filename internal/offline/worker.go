@@ -11,6 +11,7 @@ import (
 	"github.com/weirml/weir/classify"
 	"github.com/weirml/weir/embed"
 	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/tensor"
 	"github.com/weirml/weir/internal/values"
@@ -18,6 +19,8 @@ import (
 
 // Worker is a loaded model. Its functions may be called on any goroutine.
 type Worker interface {
+	// Inputs returns the names of the arrays that it reads of an element.
+	Inputs() []string
 	// Outputs returns the names of the outputs.
 	Outputs() []string
 	// Width returns the number of elements that should be in progress at once, so that they are joined into runs.
@@ -31,6 +34,16 @@ type Tensors struct {
 	Program *weir.Program
 	Batcher *batch.Batcher // joins elements; nil: each is run alone
 	Calls   int            // of the program
+}
+
+// Inputs returns the program's inputs, without states that have an initial value.
+func (w *Tensors) Inputs() (names []string) {
+	for _, i := range w.Program.Inputs() {
+		if !i.Initial {
+			names = append(names, i.Name)
+		}
+	}
+	return names
 }
 
 // Outputs returns the program's outputs.
@@ -123,16 +136,16 @@ func (e *Element) inputs(infos []weir.Info) (in weir.Inputs, err error) {
 		}
 		var t *weir.Tensor
 		switch {
-		case e.arrays != nil:
-			array := e.arrays[info.Name]
-			if array == nil && len(e.arrays) == 1 && len(infos) == 1 {
-				for _, array = range e.arrays {
+		case e.Arrays != nil:
+			array := e.Arrays[info.Name]
+			if array == nil && len(e.Arrays) == 1 && len(infos) == 1 {
+				for _, array = range e.Arrays {
 				}
 			}
 			if array == nil {
 				return in, noValue(info)
 			}
-			t, err = r.RowOf(array, info)
+			t, err = r.RowOf(unfolded(array, info), info)
 		case e.line != nil:
 			value, ok := fields[info.Name]
 			if !ok {
@@ -150,6 +163,25 @@ func (e *Element) inputs(infos []weir.Info) (in weir.Inputs, err error) {
 		in[info.Name] = t
 	}
 	return in, nil
+}
+
+// unfolded gives a row that is a flat list the shape of the input's row, if the row has several axes of known extents
+// and as many elements.
+func unfolded(array *tensor.Tensor, info weir.Info) *tensor.Tensor {
+	if array.Rank() != 1 || len(info.Shape) < 3 {
+		return array
+	}
+	var shape []int64
+	for _, e := range info.Shape[1:] {
+		if e.Dim != "" {
+			return array
+		}
+		shape = append(shape, e.Size)
+	}
+	if row, err := array.Reshape(shape...); err == nil {
+		return row
+	}
+	return array
 }
 
 // noValue is the error for an input without a value.
@@ -184,6 +216,15 @@ const (
 	Scores   = "scores"   // f32[1, labels]
 	Entities = "entities" // JSON
 )
+
+// The names of the arrays of texts.
+const (
+	first  = "text"
+	second = "text_pair"
+)
+
+// Inputs returns the names of a text and of a second one.
+func (w *Texts) Inputs() []string { return []string{first, second} }
 
 // Outputs returns the names of what the model makes of texts.
 func (w *Texts) Outputs() []string {
@@ -251,14 +292,14 @@ func word(name, text string) values.Value {
 	return values.Of(name, tensor.Must(tensor.OverStrings([]int64{1}, []string{text})))
 }
 
-// pair returns the element's text, or two: a line of text, a string of JSON, or an object with text and perhaps
-// text_pair.
+// pair returns the element's text, or two: a line of text, a string of JSON, or an object or a row with text and
+// perhaps text_pair.
 func (e *Element) pair() (p classify.Pair, err error) {
 	switch {
 	case e.text != nil:
 		return classify.Pair{Text: *e.text}, nil
-	case e.arrays != nil:
-		return p, diag.Inputf("a row of arrays for a model that reads texts").WithFix("inputs are lines of .txt or .jsonl")
+	case e.Arrays != nil:
+		return e.texts()
 	case e.line == nil:
 		data, err := mem.ReadFile(e.path)
 		return classify.Pair{Text: string(data)}, err
@@ -278,6 +319,28 @@ func (e *Element) pair() (p classify.Pair, err error) {
 	}
 	if err := json.Unmarshal(e.line, &p.Text); err != nil {
 		return p, diag.Inputf("it is no JSON string: %w", err).WithFix(`a line is a string, or {"text": …}`)
+	}
+	return p, nil
+}
+
+// texts returns the texts of a row: text and perhaps text_pair, or the only array.
+func (e *Element) texts() (p classify.Pair, err error) {
+	array := e.Arrays[first]
+	if array == nil && len(e.Arrays) == 1 {
+		for _, array = range e.Arrays {
+		}
+	}
+	for _, one := range []struct {
+		to    *string
+		array *tensor.Tensor
+	}{{&p.Text, array}, {&p.Second, e.Arrays[second]}} {
+		switch {
+		case one.array == nil && one.to == &p.Second:
+		case one.array == nil || one.array.DType() != dtype.String || one.array.Len() != 1:
+			return p, diag.Inputf("the row has no text").WithFix("texts are strings, in an array %s", first)
+		default:
+			*one.to = one.array.Strings()[0]
+		}
 	}
 	return p, nil
 }

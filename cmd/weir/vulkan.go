@@ -1,5 +1,0 @@
-//go:build vulkan
-
-package main
-
-import _ "github.com/weirml/weir/vulkan" // the GPU, in a build with -tags vulkan

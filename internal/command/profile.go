@@ -1,0 +1,98 @@
+package command
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/values"
+)
+
+// row is a launch in a profile: its time in a run, and its speed relative to the probe.
+type row struct {
+	Kernel     string  `json:"kernel"`
+	Nodes      string  `json:"nodes"`
+	Backend    string  `json:"backend"`
+	Count      int     `json:"count"`
+	Ms         float64 `json:"ms"`
+	Share      float64 `json:"share"`
+	Operations int64   `json:"operations"` // for one launch's results
+	Done       int64   `json:"done"`       // that one launch executes
+	Bytes      int64   `json:"bytes"`
+	GFLOPs     float64 `json:"gflops"`      // useful: Operations by time
+	DoneRate   float64 `json:"done_gflops"` // Done by time
+	Rate       float64 `json:"gb_per_s"`
+	Bound      string  `json:"bound"`      // "arithmetic" or "memory": what the launch is nearer to the probe's limit of
+	PeakShare  float64 `json:"peak_share"` // of the limit that applies
+}
+
+// rows compares launches with the probe, longest first. The memory limit is, for weights, the speed of the cache or
+// memory that holds all weights of a run and, for other bytes, of the one that holds the launch's bytes.
+func rows(list []weir.KernelTime, probe weir.Roofline) []row {
+	total, weights := 0.0, int64(0)
+	for _, k := range list {
+		total += ms(k.Time)
+		weights += k.Weights * int64(min(1, k.Count))
+	}
+	out := []row{}
+	for _, k := range list {
+		if k.Count == 0 {
+			continue
+		}
+		r := row{Kernel: k.Kernel, Nodes: k.Nodes, Backend: k.Backend, Count: k.Count, Ms: ms(k.Time),
+			Operations: k.Operations, Done: k.Done, Bytes: k.Bytes, Bound: "arithmetic"}
+		if k.Time > 0 {
+			per := r.Ms * 1e6 / float64(k.Count)
+			r.Share, r.GFLOPs, r.DoneRate, r.Rate = r.Ms/total, float64(k.Operations)/per, float64(k.Done)/per,
+				float64(k.Bytes)/per
+			r.PeakShare = float64(k.Slots) / per / probe.All
+			rest := k.Bytes - k.Weights
+			if share := (float64(k.Weights)/probe.ReadAll(weights) + float64(rest)/probe.ReadAll(rest)) /
+				per; share > r.PeakShare {
+				r.Bound, r.PeakShare = "memory", share
+			}
+		}
+		out = append(out, r)
+	}
+	slices.SortStableFunc(out, func(a, b row) int { return cmp.Compare(b.Ms, a.Ms) })
+	return out
+}
+
+// printRows prints a profile: the sum for each code generator, and the rows.
+func printRows(list []row) {
+	times, counts, total := map[string]float64{}, map[string]int{}, 0.0
+	for _, r := range list {
+		times[r.Backend] += r.Ms
+		counts[r.Backend]++
+		total += r.Ms
+	}
+	stdout.Println()
+	for _, b := range slices.Sorted(maps.Keys(times)) {
+		stdout.Printf("%-14s %d launches, %.3f ms, %.1f %%\n", b, counts[b], times[b], 100*times[b]/max(total, 1e-9))
+	}
+	stdout.Printf("\n%9s %6s %9s %9s %8s %6s %10s  %-9s %-24s %s\n", "ms", "share", "useful", "done", "GB/s", "probe",
+		"bytes", "backend", "kernel", "nodes")
+	for _, r := range list {
+		name := r.Kernel
+		if r.Count > 1 {
+			name = fmt.Sprintf("%s ×%d", name, r.Count)
+		}
+		stdout.Printf("%9.4f %5.1f%% %9.2f %9.2f %8.2f %4.0f%%%s %10s  %-9s %-24s %s\n", r.Ms, 100*r.Share, r.GFLOPs,
+			r.DoneRate,
+			r.Rate, 100*r.PeakShare, r.Bound[:1], values.FormatBytes(r.Bytes), r.Backend, name, shortened(r.Nodes, 60))
+	}
+	stdout.Println("\nuseful, done: arithmetic of the results, and what is executed for it, in GFLOP/s")
+	stdout.Println("probe: the share of its arithmetic that is executed (a), or of its reading (m) at the levels of " +
+		"memory " +
+		"that hold the bytes, whichever is more")
+}
+
+// shortened returns at most most characters of a string.
+func shortened(text string, most int) string {
+	if r := []rune(text); len(r) > most {
+		return string(r[:most-1]) + "…"
+	}
+	return text
+}
