@@ -84,6 +84,8 @@ static weir_error in_a_child(void) {
 extern char *goLoad(char *, weir_handle *);
 extern char *goLoadBytes(void *, size_t, weir_handle *);
 extern char *goCompile(weir_handle, char *, weir_poll, weir_handle *);
+extern char *goLoadEmbedder(char *, char *, weir_poll, weir_handle *);
+extern char *goEmbed(weir_handle, char *, char *, weir_poll, weir_handle *);
 extern char *goDescribe(weir_handle, char **);
 extern char *goMemory(weir_handle, int32_t, char *, char **);
 extern char *goPlanPage(weir_handle, char *, char *, char **);
@@ -118,6 +120,16 @@ weir_error weir_load_bytes(const void *data, size_t size, weir_handle *model) {
 weir_error weir_compile(weir_handle model, const char *options, weir_poll poll, weir_handle *program) {
 	if (forked) return in_a_child();
 	return goCompile(model, (char *)options, poll, program);
+}
+
+weir_error weir_load_embedder(const char *path, const char *options, weir_poll poll, weir_handle *embedder) {
+	if (forked) return in_a_child();
+	return goLoadEmbedder((char *)path, (char *)options, poll, embedder);
+}
+
+weir_error weir_embed(weir_handle embedder, const char *texts, const char *prompt_name, weir_poll poll, weir_handle *vectors) {
+	if (forked) return in_a_child();
+	return goEmbed(embedder, (char *)texts, (char *)prompt_name, poll, vectors);
 }
 
 weir_error weir_describe(weir_handle object, char **json) {

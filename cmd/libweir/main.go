@@ -20,6 +20,7 @@ import (
 
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/array"
+	"github.com/weirml/weir/embed"
 	"github.com/weirml/weir/internal/diag"
 )
 
@@ -145,6 +146,8 @@ func goClose(handle C.uint64_t) *C.char {
 			return object.drop()
 		case *program:
 			return object.close()
+		case *embed.Model:
+			return object.Close()
 		}
 		return nil
 	})

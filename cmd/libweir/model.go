@@ -18,6 +18,7 @@ import (
 	"unsafe"
 
 	"github.com/weirml/weir"
+	"github.com/weirml/weir/embed"
 	"github.com/weirml/weir/internal/importer/torch"
 	"github.com/weirml/weir/internal/planpage"
 )
@@ -120,20 +121,25 @@ func (l laidOut) layout(input string) (weir.Layout, error) {
 	return layout, err
 }
 
-// read returns the options in a JSON text; NULL is the defaults.
-func (o *options) read(text *C.char) (weir.Options, error) {
-	w := weir.Options{}
-	if text != nil {
-		d := json.NewDecoder(bytes.NewReader([]byte(C.GoString(text))))
-		d.DisallowUnknownFields()
-		if err := d.Decode(o); err != nil {
-			return w, fault(weir.ErrInput, "weir.h lists the options", "the options: %v", err)
-		}
-		if _, err := d.Token(); err != io.EOF {
-			return w, fault(weir.ErrInput, "", "something follows the options")
-		}
+// readOptions sets o to the options in a JSON text; NULL changes nothing.
+func readOptions(text *C.char, o any) error {
+	if text == nil {
+		return nil
 	}
-	w = weir.Options{Target: weir.Target(o.Target), Threads: o.Threads, Calls: o.Calls, Budget: o.Budget,
+	d := json.NewDecoder(bytes.NewReader([]byte(C.GoString(text))))
+	d.DisallowUnknownFields()
+	if err := d.Decode(o); err != nil {
+		return fault(weir.ErrInput, "weir.h lists the options", "the options: %v", err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return fault(weir.ErrInput, "", "something follows the options")
+	}
+	return nil
+}
+
+// compile returns the options as weir.Compile takes them.
+func (o *options) compile() (weir.Options, error) {
+	w := weir.Options{Target: weir.Target(o.Target), Threads: o.Threads, Calls: o.Calls, Budget: o.Budget,
 		PageFolder: o.PageFolder, CPU: o.CPU,
 		Outputs: o.Outputs, States: o.States, Exact: o.Exact, Tune: o.Tune, Dims: map[string]weir.Range{}}
 	if len(o.Outputs) == 0 {
@@ -174,7 +180,11 @@ func goCompile(handle C.uint64_t, text *C.char, poll C.weir_poll, out *C.uint64_
 		if err != nil {
 			return err
 		}
-		o, err := new(options).read(text)
+		var asked options
+		if err := readOptions(text, &asked); err != nil {
+			return err
+		}
+		o, err := asked.compile()
 		if err != nil {
 			return err
 		}
@@ -269,7 +279,11 @@ func goDescribe(handle C.uint64_t, text **C.char) *C.char {
 				"metadata": m.Metadata()})
 			return nil
 		}
-		p, err := find[*program](handle, "model or program")
+		if m, err := find[*embed.Model](handle, "embedder"); err == nil {
+			*text = textOf(describe(m))
+			return nil
+		}
+		p, err := find[*program](handle, "model, program or embedder")
 		if err != nil {
 			return err
 		}

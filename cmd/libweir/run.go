@@ -64,7 +64,7 @@ func polled(poll C.weir_poll, do func(context.Context) error) error {
 	p := newPolling(poll)
 	defer p.end()
 	done := make(chan error, 1)
-	diag.Go("compiling", func() error { return do(p.Context) }, func(err error) { done <- err })
+	diag.Go("calling", func() error { return do(p.Context) }, func(err error) { done <- err })
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	for {

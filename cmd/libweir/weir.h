@@ -25,11 +25,12 @@ extern "C" {
 /* The version of this interface. WEIR_ABI changes when a caller that was compiled with another header would go wrong: when
  * a function, a structure or a constant changes or goes. WEIR_ABI_MINOR grows, within one WEIR_ABI, when something is added:
  * a function, a constant, a key of weir_compile's options. A caller needs the same WEIR_ABI as it was compiled with, and at
- * least its WEIR_ABI_MINOR. Minor versions: 1 has weir_abi_minor, weir_share, WEIR_TAKE and the option layouts. */
+ * least its WEIR_ABI_MINOR. Minor versions: 1 has weir_abi_minor, weir_share, WEIR_TAKE and the option layouts; 2 has
+ * weir_load_embedder and weir_embed. */
 #define WEIR_ABI 1
-#define WEIR_ABI_MINOR 1
+#define WEIR_ABI_MINOR 2
 
-/* A model, a program, a tensor or a list of tensors; 0 is none. */
+/* A model, a program, an embedder, a tensor or a list of tensors; 0 is none. */
 typedef uint64_t weir_handle;
 
 /* NULL, or an error, to be freed by weir_free. */
@@ -89,7 +90,18 @@ weir_error weir_load_bytes(const void *data, size_t size, weir_handle *model);
  * example, in elements). The program does not need the model's handle any more. */
 weir_error weir_compile(weir_handle model, const char *options, weir_poll poll, weir_handle *program);
 
-/* Describes a model or a program: inputs, outputs, and of a program dims and requires. */
+/* Loads a model of texts: a folder that sentence-transformers wrote, or an ONNX file beside a tokenizer. options is a JSON
+ * object, or NULL, with any of the keys prompt, prompt_name, artefact (texts), max_tokens, dimensions (numbers), no_prompt,
+ * normalize (truth values), and weir_compile's but for outputs, states, dims and layouts. budget is then the most bytes that
+ * the loaded model may take. https://pkg.go.dev/github.com/weirml/weir/embed#Options describes them. */
+weir_error weir_load_embedder(const char *path, const char *options, weir_poll poll, weir_handle *embedder);
+
+/* The vectors of texts, a JSON list, as a tensor of f32: a row for each. prompt_name is one of the model's prompts, or NULL
+ * for its own choice. Calls of all threads share runs. */
+weir_error weir_embed(weir_handle embedder, const char *texts, const char *prompt_name, weir_poll poll, weir_handle *vectors);
+
+/* Describes a model or a program: inputs, outputs, and of a program dims and requires. Of an embedder: dimensions,
+ * max_tokens, prompts and memory, its certificate in bytes. */
 weir_error weir_describe(weir_handle object, char **json);
 
 /* The certificate of a program for calls runs at once: the formula of its peak, its parts, and the bytes where dims, a

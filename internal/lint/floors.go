@@ -233,7 +233,7 @@ var rooms = []Room{
 		Modules: []string{"github.com/spf13/cobra", "syscall"}},
 	{Floor: 13, Name: "cmd/weir", Purpose: "the command weir, as a program", May: []string{"command"}},
 	{Floor: 13, Name: "cmd/libweir", Purpose: "a C library for Python and other languages: the one room with cgo",
-		May:     []string{"weir", "array", "dlpack", "importer/*", "planpage"},
+		May:     []string{"weir", "array", "dlpack", "embed", "importer/*", "planpage"},
 		Modules: []string{"C"}},
 
 	// A module of its own, so that programs that import Weir do not depend on the tools of analysis. It depends only on

@@ -47,7 +47,7 @@ OTHER = text("""  main @main(%x: f32[n, 2], %y: f32[k, 2]) {
 def test_random_batches():
     """Batches of any length give what each row gives alone, and weir holds nothing besides the program after them."""
     rng = numpy.random.default_rng(3)
-    worker = _worker.Worker(ROWS, 7, dims={"k": (1, 9)})
+    worker = _worker.worker(ROWS, 7, dims={"k": (1, 9)})
     held = None
     gc.collect()
     before = weir.usage()  # what other tests still hold
@@ -68,7 +68,7 @@ def test_random_batches():
 
 def test_peak_is_the_highest():
     """The peak of full batches is that of every batch."""
-    worker = _worker.Worker(DIGITS, 32, threads=2)
+    worker = _worker.worker(DIGITS, 32, threads=2)
     peaks = [worker.program.memory.peak(batch=n) for n in range(1, 33)]
     assert worker.peak == max(peaks) == peaks[-1]
 
@@ -80,7 +80,7 @@ def test_arrays_that_need_a_copy():
     odd = numpy.frombuffer(b"\0" + x.tobytes(), numpy.uint8)[1:].view(numpy.float32).reshape(x.shape)
     rows = numpy.empty(20, object)
     rows[:] = list(x)
-    worker = _worker.Worker(ROWS, 6, dims={"k": 4})
+    worker = _worker.worker(ROWS, 6, dims={"k": 4})
     for given in (x, numpy.asfortranarray(x), numpy.repeat(x, 2, axis=1)[:, ::2], odd, rows, x.tolist() and [row for row in x]):
         assert numpy.array_equal(worker.run({"x": given, "y": y})["double"], x + x)
 
@@ -97,19 +97,19 @@ def test_arrays_that_need_a_copy():
 )
 def test_refused(model, size, options, kind, words):
     with pytest.raises(kind, match=words):
-        _worker.Worker(model, size, **options)
+        _worker.worker(model, size, **options)
 
 
 def test_no_bound():
     with pytest.raises(weir.InputError, match="dims={'k'"):
-        _worker.Worker(ROWS.replace(b"dim k in [1, 1000]", b"dim k in [1, inf]"), 4)
+        _worker.worker(ROWS.replace(b"dim k in [1, 1000]", b"dim k in [1, inf]"), 4)
 
 
 def test_rows_one_by_one():
     """Rows that depend on each other in a run, and a model of one row, run one by one."""
     x = numpy.random.default_rng(2).random((5, 4), numpy.float32)
-    assert numpy.array_equal(_worker.Worker(JOINED, 1, dims={"k": 4}).run({"x": x})["y"], numpy.ones((5, 4)))
-    worker = _worker.Worker(ONE, 64)
+    assert numpy.array_equal(_worker.worker(JOINED, 1, dims={"k": 4}).run({"x": x})["y"], numpy.ones((5, 4)))
+    worker = _worker.worker(ONE, 64)
     assert worker.batch_size == 1
     want = numpy.exp(x) / numpy.exp(x).sum(axis=1, keepdims=True)
     assert numpy.allclose(worker.run({"x": x})["y"], want, rtol=1e-6)
@@ -126,7 +126,7 @@ def test_rows_one_by_one():
     ],
 )
 def test_wrong_columns(x, words):
-    worker = _worker.Worker(ROWS, 4, dims={"k": 4})
+    worker = _worker.worker(ROWS, 4, dims={"k": 4})
     y = numpy.ones(3, numpy.float32)
     with pytest.raises(ValueError, match=words):
         worker.run({"x": x, "y": y})
@@ -168,7 +168,7 @@ KINDS = text("""  main @main(%i: i8[n], %f: f32[n], %b: bool[n]) {
 
 def test_json():
     """Ray Serve's bodies of JSON become arrays of the inputs' types, or errors."""
-    worker = _worker.Worker(KINDS, 4)
+    worker = _worker.worker(KINDS, 4)
 
     def columns(**body):
         return weir.ray._columns(body, worker)
@@ -186,7 +186,7 @@ def test_json():
 
 def test_requests_together():
     """Requests that share runs get their own rows, whatever their number and the shape of their rows."""
-    worker = _worker.Worker(ROWS, 5, dims={"k": (1, 9)})
+    worker = _worker.worker(ROWS, 5, dims={"k": (1, 9)})
     rng = numpy.random.default_rng(5)
     requests = []
     for _ in range(40):
@@ -194,3 +194,26 @@ def test_requests_together():
         requests.append([rng.random((count, k), numpy.float32), rng.random(count, numpy.float32)])
     for (x, y), answer in zip(requests, weir.ray.joined(worker, requests)):
         assert numpy.array_equal(answer["double"], x + x) and numpy.array_equal(answer["square"], y * y)
+
+
+TEXTS = pathlib.Path(__file__).parents[2] / "embed/testdata/models/bert"
+
+
+def test_texts():
+    """A folder is a model of texts: its column text becomes the column vector."""
+    texts = [f"text number {i}" for i in range(50)] + ["", "a\0b"]
+    with weir.load_embedder(TEXTS, threads=1) as embedder:
+        wanted = embedder(texts).numpy().copy()
+        peak = embedder.memory.held + embedder.memory.tokenizer
+    worker = _worker.worker(TEXTS, 16, threads=1)
+    assert worker.peak == peak
+    for column in (texts, numpy.array(texts, object), numpy.array(texts)):
+        got = worker.run({"text": column, "more": None})["vector"]
+        assert got.dtype == numpy.float32 and abs(got - wanted).max() < 1e-5
+    assert worker.run({"text": []})["vector"].shape == (0, wanted.shape[1])
+    for column in (["a", None], [1, 2], [["a"]]):
+        with pytest.raises(weir.InputError):
+            worker.run({"text": column})
+    worker.close()
+    with pytest.raises(weir.BudgetError, match="on another"):
+        _worker.worker(TEXTS, 16, peak=peak - 1, threads=1)

@@ -12,6 +12,7 @@ import weir
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DIGITS = str(ROOT / "examples" / "digits" / "data" / "digits.onnx")
+TEXTS = str(ROOT / "embed" / "testdata" / "models" / "bert")  # a model of texts, with vectors of 32 numbers
 WIDTH = 16
 
 # A small model of rows.
@@ -47,6 +48,11 @@ def features(ids, width: int = WIDTH):
     """The row of each id, between -2 and 2."""
     mixed = ids.astype(numpy.uint64)[:, None] * numpy.uint64(2654435761) + numpy.arange(width, dtype=numpy.uint64) * numpy.uint64(40503)
     return (((mixed >> numpy.uint64(7)) % numpy.uint64(4001)).astype(numpy.float32) - 2000) / numpy.float32(1000)
+
+
+def texts(ids):
+    """The text of each id."""
+    return [f"The museum in Vienna bought {id} paintings" + " for the garden" * (int(id) % 7) for id in ids]
 
 
 def images(ids):

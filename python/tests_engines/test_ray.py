@@ -167,3 +167,15 @@ def test_serve(ray):
             assert refused.value.code == 400 and words in json.load(refused.value)["error"]
     finally:
         serve.shutdown()
+
+
+def test_texts(ray):
+    """A folder of a model of texts: each actor has one, and its vectors are those of one process."""
+    count = 2000
+    arguments = weir.ray.Predictor.arguments(rows.TEXTS, batch_size=64, actors=2, num_cpus=0.5)
+    data = ray.data.range(count).map_batches(lambda batch: {"id": batch["id"], "text": rows.texts(batch["id"])})
+    got, seen = gathered(data.map_batches(weir.ray.Predictor, **arguments), count, "vector", 32)
+    assert (seen == 1).all()
+    with weir.load_embedder(rows.TEXTS, threads=1) as embedder:
+        assert arguments["memory"] == embedder.memory.held + embedder.memory.tokenizer + weir.ray.PROCESS
+        assert abs(got - embedder(rows.texts(range(count))).numpy()).max() < 1e-5

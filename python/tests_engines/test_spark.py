@@ -166,3 +166,15 @@ def test_wrong_columns(made, words):
     scores = weir.spark.udf(rows.MODEL, batch_size=8).func
     with pytest.raises(weir.InputError, match=words.replace("(", r"\(").replace(")", r"\)")):
         list(scores(iter([made])))
+
+
+def test_texts(spark):
+    """A folder of a model of texts: a column of texts becomes one of vectors, those of one process."""
+    count = 2000
+    vectors = weir.spark.udf(rows.TEXTS, batch_size=64)
+    frame = spark.createDataFrame(list(enumerate(rows.texts(range(count)))), "id long, text string").repartition(4)
+    got = sorted((row.id, row.vector) for row in frame.select("id", vectors("text").alias("vector")).collect())
+    assert [id for id, _ in got] == list(range(count))
+    with weir.load_embedder(rows.TEXTS, threads=1) as embedder:
+        wanted = embedder(rows.texts(range(count))).numpy()
+        assert abs(numpy.array([vector for _, vector in got], numpy.float32) - wanted).max() < 1e-5

@@ -3,6 +3,7 @@
     program = weir.compile("model.onnx")
     program.memory.peak(batch=64)      # bytes
     y = program(x)                     # x of NumPy, PyTorch, or whatever has __dlpack__
+    v = weir.load_embedder("all-MiniLM-L6-v2")(["a text", "another"])
     z = weir.array_api.exp(y) + 1      # the array API standard, by Weir's kernels
 """
 
@@ -16,6 +17,7 @@ from typing import Any as _Any
 
 from . import array_api
 from ._dtypes import DType
+from ._embedder import Embedder, EmbedderMemory, load_embedder
 from ._errors import BudgetError, ClosedError, Error, InputError, InternalError, OutOfMemoryError, UnsupportedError
 from ._graphs import Graph, GraphMemory, graphs
 from ._library import library as _weir
@@ -58,6 +60,8 @@ __all__ = [
     "ClosedError",
     "DType",
     "Dimension",
+    "Embedder",
+    "EmbedderMemory",
     "Error",
     "Exchangeable",
     "Graph",
@@ -81,6 +85,7 @@ __all__ = [
     "from_dlpack",
     "graphs",
     "load",
+    "load_embedder",
     "plan_html",
     "set_limit",
     "strings",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 _NAMES = {"darwin": "libweir.dylib", "win32": "libweir.dll"}
-_ABI, _ABI_MINOR = 1, 1  # the lowest minor version with all functions that this package calls
+_ABI, _ABI_MINOR = 1, 2  # the lowest minor version with all functions that this package calls
 
 
 # The words of weir_argument, one argument of a run: a handle, the address of a DLTensor, and the run's use of it.
@@ -48,6 +48,8 @@ _FALLIBLE: dict[str, list[Any]] = {
     "weir_load": [_text, _out],
     "weir_load_bytes": [_text, ctypes.c_size_t, _out],
     "weir_compile": [_handle, _text, _pointer, _out],
+    "weir_load_embedder": [_text, _text, _pointer, _out],
+    "weir_embed": [_handle, _text, _text, _pointer, _out],
     "weir_describe": [_handle, _out],
     "weir_memory": [_handle, ctypes.c_int32, _text, _out],
     "weir_plan_page": [_handle, _text, _text, _out],

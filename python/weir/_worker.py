@@ -1,10 +1,12 @@
-"""One program of a worker process, for engines that divide rows among processes: see weir.ray and weir.spark."""
+"""The one model of a worker process, for engines that divide rows among processes: see weir.ray and weir.spark."""
 
 from __future__ import annotations
 
 import operator
+import os
 from typing import TYPE_CHECKING, Any, Mapping
 
+from ._embedder import load_embedder
 from ._errors import BudgetError, InputError, UnsupportedError
 from ._program import NUMPY, Model, Port, Program, compile, load
 
@@ -27,34 +29,130 @@ def rows_of(model: Model) -> str | None:
 
 
 class Worker:
-    """A program that runs at most batch_size rows at a time, by one thread of Python at a time.
+    """A model that runs at most batch_size rows at a time, by one thread of Python at a time.
 
     peak is the certificate for these runs: the bytes that weir holds in the process are never more. What the caller
     gives and gets is NumPy's memory, so it is not among them.
     """
 
-    def __init__(self, model: Any, batch_size: int, peak: int = 0, **options: Any) -> None:
-        """Compiles a model: its path or its bytes, with compile's options. If peak is given, a higher one is an error."""
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    peak: int
+
+    def __init__(self, batch_size: int, options: Mapping[str, Any]) -> None:
         self.batch_size = operator.index(batch_size)
         if self.batch_size < 1:
             raise InputError(f"batch_size={batch_size}; a run has at least one row")
         if "calls" in options:
             raise InputError("calls is an option of weir.compile; here one run at a time is active in a process")
+
+    def close(self) -> None:
+        """Closes the model."""
+        raise NotImplementedError
+
+    def _call(self, arrays: list[Any]) -> Any:
+        """The outputs of a run: a tensor, or several."""
+        raise NotImplementedError
+
+    def _within(self, peak: int) -> None:
+        """Refuses a model that takes more than the peak that was asked for; 0: any."""
+        if 0 < peak < self.peak:
+            self.close()
+            raise BudgetError(
+                f"the program takes {self.peak} bytes on this machine; {peak} were asked for on another. Give cpu= and "
+                "threads= so that all machines compile alike, or compute the resources where the workers run"
+            )
+
+    def arrays(self, columns: Mapping[str, Any]) -> list[Any]:
+        """The inputs in order, as arrays that weir reads in place. Copies that this needs are NumPy's memory."""
+        made = []
+        for port in self.inputs:
+            if port.name not in columns:
+                names = ", ".join(map(repr, columns))
+                raise InputError(f"there is no column for input {port.name!r}, only {names}", tensor=port.name)
+            made.append(_array(columns[port.name], port))
+        if len(made) > 1 and len({len(array) for array in made}) > 1:
+            raise InputError(f"the columns of one batch have {', '.join(str(len(array)) for array in made)} rows")
+        return made
+
+    def run(self, columns: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
+        """The outputs by name for columns by input name, which have any number of rows."""
+        import numpy
+
+        arrays, outputs = self.arrays(columns), self.outputs
+        count = len(arrays[0])
+        made: dict[str, np.ndarray[Any, Any]] = {}
+        for start in range(0, count, self.batch_size):
+            stop = min(start + self.batch_size, count)
+            results = self._call([array[start:stop] for array in arrays])
+            for port, tensor in zip(outputs, [results] if len(outputs) == 1 else results):
+                part = tensor.numpy()
+                if part.shape[:1] != (stop - start,) or (start > 0 and part.shape[1:] != made[port.name].shape[1:]):
+                    raise InputError(f"output {port} has the shape {part.shape} for {stop - start} rows", tensor=port.name)
+                if start == 0:
+                    made[port.name] = numpy.empty((count, *part.shape[1:]), part.dtype)
+                made[port.name][start:stop] = part
+                del part  # a view, which would keep the output's memory
+                tensor.close()
+        if count == 0:
+            made = {port.name: numpy.empty((0, *known(port)), NUMPY.get(port.dtype, "float32")) for port in outputs}
+        return made
+
+
+def worker(model: Any, batch_size: int, peak: int = 0, **options: Any) -> Worker:
+    """Compiles a model: the path or the bytes of one, with compile's options, or a folder of a model of texts, with
+    load_embedder's. If peak is given, a higher one is an error."""
+    if not isinstance(model, (Model, bytes, bytearray, memoryview)) and os.path.isdir(model):
+        return _Texts(model, batch_size, peak, options)
+    return _Tensors(model, batch_size, peak, options)
+
+
+class _Texts(Worker):
+    """A model of texts: the column text becomes the column vector. A run has as many texts as the certificate allows."""
+
+    def __init__(self, model: Any, batch_size: int, peak: int, options: Mapping[str, Any]) -> None:
+        super().__init__(batch_size, options)
+        self._embedder = load_embedder(model, **options)
+        self.inputs = (Port("text", "string", ("rows",), "tensor", "", False),)
+        self.outputs = (Port("vector", "f32", ("rows", self._embedder.dimensions), "tensor", "", False),)
+        self.peak = self._embedder.memory.held + self._embedder.memory.tokenizer
+        self._within(peak)
+
+    def close(self) -> None:
+        self._embedder.close()
+
+    def _call(self, arrays: list[Any]) -> Any:
+        return self._embedder(arrays[0].tolist())
+
+
+class _Tensors(Worker):
+    """A program."""
+
+    def __init__(self, model: Any, batch_size: int, peak: int, options: dict[str, Any]) -> None:
+        super().__init__(batch_size, options)
         loaded = load(model)
         rows = rows_of(loaded)
         if rows is None:
             self.batch_size = 1
         else:
-            options["dims"] = {**(options.get("dims") or {}), rows: (1, self.batch_size)}
+            options = {**options, "dims": {**(options.get("dims") or {}), rows: (1, self.batch_size)}}
         self.program: Program = compile(loaded, **options)
         loaded.close()
+        self.inputs, self.outputs = self.program.inputs, self.program.outputs
         try:
-            self.peak = self._checked(rows, peak)
+            self.peak = self._bounded(rows)
         except Exception:
-            self.program.close()
+            self.close()
             raise
+        self._within(peak)
 
-    def _checked(self, rows: str | None, peak: int) -> int:
+    def close(self) -> None:
+        self.program.close()
+
+    def _call(self, arrays: list[Any]) -> Any:
+        return self.program(*arrays)
+
+    def _bounded(self, rows: str | None) -> int:
         """The peak of a program whose runs may be cut from rows in any way."""
         dims = self.program.dims
         unbounded = [d.name for d in dims if d.max is None]
@@ -70,48 +168,7 @@ class Worker:
         joined = next((d.joined for d in dims if d.name == rows), "")
         if joined and self.batch_size > 1:
             raise UnsupportedError(f"{joined}. With batch_size=1 each row is a run of its own", dim=rows or "")
-        found = self.program.memory.peak(**{d.name: d.max or 0 for d in dims})
-        if 0 < peak < found:
-            raise BudgetError(
-                f"the program takes {found} bytes on this machine; {peak} were asked for on another. Give cpu= and "
-                "threads= so that all machines compile alike, or compute the resources where the workers run"
-            )
-        return found
-
-    def arrays(self, columns: Mapping[str, Any]) -> list[Any]:
-        """The inputs in order, as arrays that weir reads in place. Copies that this needs are NumPy's memory."""
-        made = []
-        for port in self.program.inputs:
-            if port.name not in columns:
-                names = ", ".join(map(repr, columns))
-                raise InputError(f"there is no column for input {port.name!r}, only {names}", tensor=port.name)
-            made.append(_array(columns[port.name], port))
-        if len(made) > 1 and len({len(array) for array in made}) > 1:
-            raise InputError(f"the columns of one batch have {', '.join(str(len(array)) for array in made)} rows")
-        return made
-
-    def run(self, columns: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
-        """The outputs by name for columns by input name, which have any number of rows."""
-        import numpy
-
-        arrays, outputs = self.arrays(columns), self.program.outputs
-        count = len(arrays[0])
-        made: dict[str, np.ndarray[Any, Any]] = {}
-        for start in range(0, count, self.batch_size):
-            stop = min(start + self.batch_size, count)
-            results = self.program(*(array[start:stop] for array in arrays))
-            for port, tensor in zip(outputs, [results] if len(outputs) == 1 else results):
-                part = tensor.numpy()
-                if part.shape[:1] != (stop - start,) or (start > 0 and part.shape[1:] != made[port.name].shape[1:]):
-                    raise InputError(f"output {port} has the shape {part.shape} for {stop - start} rows", tensor=port.name)
-                if start == 0:
-                    made[port.name] = numpy.empty((count, *part.shape[1:]), part.dtype)
-                made[port.name][start:stop] = part
-                del part  # a view, which would keep the output's memory
-                tensor.close()
-        if count == 0:
-            made = {port.name: numpy.empty((0, *known(port)), NUMPY.get(port.dtype, "float32")) for port in outputs}
-        return made
+        return self.program.memory.peak(**{d.name: d.max or 0 for d in dims})
 
 
 def known(port: Port) -> list[int]:

@@ -14,7 +14,7 @@ from typing import Any, Mapping
 
 from ._errors import InputError
 from ._program import NUMPY
-from ._worker import Worker
+from ._worker import Worker, worker
 
 # The bytes of an actor's process before it has a model: Python, Ray, NumPy and Arrow, and weir's library.
 PROCESS = 320 << 20
@@ -28,15 +28,16 @@ class Predictor:
     """
 
     def __init__(self, model: Any, *, batch_size: int, inputs: Mapping[str, str] | None = None, **options: Any) -> None:
-        """Compiles a model: its path or its bytes. inputs gives the column for an input if it has another name.
+        """Compiles a model: its path or its bytes, or a folder of a model of texts, whose input is text and whose output is
+        vector. inputs gives the column for an input if it has another name.
 
-        The other parameters are weir.compile's.
+        The other parameters are weir.compile's, or weir.load_embedder's.
         """
-        self._worker = Worker(model, batch_size, **options)
-        self._columns = {port.name: port.name for port in self._worker.program.inputs}
+        self._worker = worker(model, batch_size, **options)
+        self._columns = {port.name: port.name for port in self._worker.inputs}
         for name, column in (inputs or {}).items():
             if name not in self._columns:
-                ports = ", ".join(map(str, self._worker.program.inputs))
+                ports = ", ".join(map(str, self._worker.inputs))
                 raise InputError(f"there is no input {name!r}; the inputs are {ports}")
             self._columns[name] = column
         self._used = set(self._columns.values())
@@ -94,10 +95,10 @@ def _threads(options: dict[str, Any], num_cpus: float) -> dict[str, Any]:
 
 
 def _peak(model: Any, batch_size: int, options: Mapping[str, Any]) -> int:
-    """The certificate's peak; the program is closed again."""
-    worker = Worker(model, batch_size, **options)
-    worker.program.close()
-    return worker.peak
+    """The certificate's peak; the model is closed again."""
+    held = worker(model, batch_size, **options)
+    held.close()
+    return held.peak
 
 
 def _absolute(model: Any) -> Any:
@@ -129,7 +130,7 @@ def deployment(
         """A replica's program."""
 
         def __init__(self, model: Any, options: dict[str, Any]) -> None:
-            self._worker = Worker(model, **options)
+            self._worker = worker(model, **options)
 
         @serve.batch(  # type: ignore[untyped-decorator]
             max_batch_size=batch_size,
@@ -159,7 +160,7 @@ def deployment(
     return served.bind(_absolute(model), options)
 
 
-def joined(worker: Worker, requests: list[list[Any]]) -> list[dict[str, Any]]:
+def joined(held: Worker, requests: list[list[Any]]) -> list[dict[str, Any]]:
     """The answer to each request: its arrays in the order of inputs. Those with rows of the same shape share runs."""
     import numpy
 
@@ -168,8 +169,8 @@ def joined(worker: Worker, requests: list[list[Any]]) -> list[dict[str, Any]]:
     for i, arrays in enumerate(requests):
         alike.setdefault(tuple(array.shape[1:] for array in arrays), []).append(i)
     for members in alike.values():
-        names = [port.name for port in worker.program.inputs]
-        made = worker.run({name: numpy.concatenate([requests[i][at] for i in members]) for at, name in enumerate(names)})
+        names = [port.name for port in held.inputs]
+        made = held.run({name: numpy.concatenate([requests[i][at] for i in members]) for at, name in enumerate(names)})
         start = 0
         for i in members:
             stop = start + len(requests[i][0])
@@ -178,19 +179,22 @@ def joined(worker: Worker, requests: list[list[Any]]) -> list[dict[str, Any]]:
     return answers
 
 
-def _columns(body: Any, worker: Worker) -> dict[str, Any]:
-    """JSON's numbers as arrays of the inputs' types."""
+def _columns(body: Any, held: Worker) -> dict[str, Any]:
+    """JSON's numbers as arrays of the inputs' types; texts stay."""
     import numpy
 
     if not isinstance(body, dict):
         raise InputError("the body of a request is a JSON object with an array of rows for each input")
-    kinds = {port.name: NUMPY.get(port.dtype) for port in worker.program.inputs}
+    kinds = {port.name: NUMPY.get(port.dtype) for port in held.inputs}
     unknown = [name for name in body if name not in kinds]
     if unknown:
-        raise InputError(f"there is no input {unknown[0]!r}; the inputs are {', '.join(map(str, worker.program.inputs))}")
+        raise InputError(f"there is no input {unknown[0]!r}; the inputs are {', '.join(map(str, held.inputs))}")
     made = {}
     for name, value in body.items():
         array, kind = numpy.asarray(value), kinds[name]
+        if kind is None:
+            made[name] = array.astype(object)
+            continue
         whole = array.dtype.kind in "iu" and numpy.dtype(kind).kind in "iu"
         made[name] = array.astype(kind, casting="unsafe" if whole or not array.size else "same_kind")
         if whole and not (made[name] == array).all():

@@ -17,7 +17,7 @@ from typing import Any, Iterator, Mapping
 
 from ._errors import InputError, UnsupportedError
 from ._program import Port
-from ._worker import Worker
+from ._worker import Worker, worker
 
 # The bytes of a Python worker process before it has a model: Python, Spark's worker, NumPy and Arrow, and weir's library.
 PROCESS = 256 << 20
@@ -42,10 +42,9 @@ def udf(model: Any, *, batch_size: int, cores: int = 1, **options: Any) -> Any:
     from pyspark.sql import types
     from pyspark.sql.functions import arrow_udf
 
-    worker, given = _made(model, batch_size, cores, options)
-    with worker.program as program:
-        outputs = program.outputs
-        made = [types.StructField(port.name, _type(port)) for port in outputs]
+    held, given = _made(model, batch_size, cores, options)
+    held.close()
+    made = [types.StructField(port.name, _type(port)) for port in held.outputs]
     kind = types.StructType(made) if len(made) > 1 else made[0].dataType
     key = _key(given)
 
@@ -54,7 +53,7 @@ def udf(model: Any, *, batch_size: int, cores: int = 1, **options: Any) -> Any:
 
         return weir.spark._predict(key, given, batches)
 
-    return arrow_udf(_annotated(predict, len(program.inputs)), kind)
+    return arrow_udf(_annotated(predict, len(held.inputs)), kind)
 
 
 def resources(model: Any, *, batch_size: int, cores: int = 1, process: int = PROCESS, **options: Any) -> dict[str, str]:
@@ -63,9 +62,9 @@ def resources(model: Any, *, batch_size: int, cores: int = 1, process: int = PRO
     spark.executor.memoryOverhead is the certificate's peak for batch_size rows, plus the bytes of the Python worker
     itself, plus what Spark reserves for the JVM outside of its heap. Call it before the session is made.
     """
-    worker, _ = _made(model, batch_size, cores, options)
-    worker.program.close()
-    overhead = worker.peak + process + _OVERHEAD
+    held, _ = _made(model, batch_size, cores, options)
+    held.close()
+    overhead = held.peak + process + _OVERHEAD
     return {
         "spark.executor.cores": str(cores),
         "spark.task.cpus": str(cores),
@@ -74,46 +73,49 @@ def resources(model: Any, *, batch_size: int, cores: int = 1, process: int = PRO
 
 
 def _made(model: Any, batch_size: int, cores: int, options: dict[str, Any]) -> tuple[Worker, dict[str, Any]]:
-    """A program as the workers will make it, and the parameters with which they do."""
+    """A model as the workers will make it, and the parameters with which they do."""
     if not isinstance(model, (bytes, bytearray, memoryview)):
         model = os.path.abspath(os.fsdecode(model))
     given: dict[str, Any] = {"model": model, "batch_size": batch_size, "threads": cores, **options}
-    worker = Worker(**given)
-    return worker, {**given, "peak": worker.peak}
+    held = worker(**given)
+    return held, {**given, "peak": held.peak}
 
 
 def _key(given: Mapping[str, Any]) -> str:
-    """A name for a program: of the model's bytes, or of its file as it is now, and of the options."""
+    """A name for a model: of its bytes, or of its files as they are now, and of the options."""
     model = given["model"]
     if isinstance(model, str):
-        found = os.stat(model)
-        told = f"{model} {found.st_size} {found.st_mtime_ns}".encode()
+        files = [model]
+        if os.path.isdir(model):
+            files = sorted(os.path.join(folder, name) for folder, _, names in os.walk(model) for name in names)
+        states = [os.stat(file) for file in files]
+        told = repr([(file, at.st_size, at.st_mtime_ns) for file, at in zip(files, states)]).encode()
     else:
         told = bytes(model)
     options = json.dumps({name: value for name, value in given.items() if name != "model"}, sort_keys=True, default=repr)
     return hashlib.sha256(told + b"\0" + options.encode()).hexdigest()
 
 
-# The programs of this process, by key. A worker keeps them from task to task, until it ends.
+# The models of this process, by key. A worker keeps them from task to task, until it ends.
 _workers: dict[str, Worker] = {}
 _making = threading.Lock()
 
 
 def _worker(key: str, given: Mapping[str, Any]) -> Worker:
-    """The process's one program for a key."""
+    """The process's one model for a key."""
     with _making:
         if key not in _workers:
-            _workers[key] = Worker(**given)
+            _workers[key] = worker(**given)
         return _workers[key]
 
 
 def _predict(key: str, given: Mapping[str, Any], batches: Iterator[Any]) -> Iterator[Any]:
     """The outputs for Arrow's arrays: one for each batch, or a tuple of them if there are several inputs."""
-    worker = _worker(key, given)
-    inputs, outputs = worker.program.inputs, worker.program.outputs
+    held = _worker(key, given)
+    inputs, outputs = held.inputs, held.outputs
     for batch in batches:
         columns = batch if isinstance(batch, tuple) else (batch,)
-        made = worker.run({port.name: numpy_of(column, port) for port, column in zip(inputs, columns)})
+        made = held.run({port.name: numpy_of(column, port) for port, column in zip(inputs, columns)})
         yield arrow_of([made[port.name] for port in outputs], [port.name for port in outputs])
 
 
