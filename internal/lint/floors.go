@@ -106,7 +106,8 @@ var rooms = []Room{
 		May: []string{"codegen/regalloc"}},
 	// Lanes know a machine by an interface. Kernels without machine code are compiled by codegen/portable.
 	{Floor: 6, Name: "codegen/lanes", Purpose: "kernels in lanes of vectors, for every machine with vector registers",
-		May: []string{"loop", "target", "mem", "codegen/portable", "codegen/regalloc"}},
+		May: []string{"loop", "target", "mem", "codegen/mathematics", "codegen/portable",
+			"codegen/regalloc"}},
 	{Floor: 6, Name: "codegen/portable", Purpose: "plain Go, for every processor",
 		May: []string{"loop", "target", "mem"}},
 	{Floor: 6, Name: "codegen/amd64", Purpose: "machine code for amd64",

@@ -9,6 +9,7 @@ import (
 	"github.com/weirml/weir/internal/codegen/lanes"
 	"github.com/weirml/weir/internal/codegen/regalloc"
 	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
 )
 
 // isa is the properties of an instruction set that emission uses.
@@ -80,15 +81,15 @@ func (b *builder) AppendCode(c lanes.Code) {
 	b.Append(list)
 }
 
-func (b *builder) General() asm.Reg { return b.Register(asm.General) }
-func (b *builder) vector() asm.Reg  { return b.Register(asm.Vector) }
+func (b *builder) General() asm.Reg   { return b.Register(asm.General) }
+func (b *builder) NewVector() asm.Reg { return b.Register(asm.Vector) }
 
 // maskRegister returns a new register for a mask of lanes: an opmask, or a vector.
 func (b *builder) maskRegister() asm.Reg {
 	if b.isa.masks {
 		return b.Register(asm.Opmask)
 	}
-	return b.vector()
+	return b.NewVector()
 }
 
 // Label returns a new label that is not bound.
@@ -171,7 +172,7 @@ func (b *builder) Times(x asm.Reg, v int64) asm.Reg {
 		b.Emit(asm.Inst{Op: asm.LEA, Bits: 64, Args: [4]asm.Reg{r, asm.Memory}, Mem: asm.Mem{Index: x, Scale: uint8(v)}})
 	case v > 0 && v&(v-1) == 0:
 		b.Assign(r, x)
-		b.Emit(asm.Inst{Op: asm.SHL, Bits: 64, Args: [4]asm.Reg{r}, Imm: int64(log2(v))})
+		b.Emit(asm.Inst{Op: asm.SHL, Bits: 64, Args: [4]asm.Reg{r}, Imm: int64(lanes.Log2(v))})
 	case v == int64(int32(v)):
 		b.Emit(asm.Inst{Op: asm.IMULI, Bits: 64, Args: [4]asm.Reg{r, x}, Imm: v})
 	default:
@@ -181,65 +182,54 @@ func (b *builder) Times(x asm.Reg, v int64) asm.Reg {
 	return r
 }
 
-// log2 returns the binary logarithm of v, rounded down; 0 for v below 2.
-func log2(v int64) int {
-	n := 0
-	for v > 1 {
-		v >>= 1
-		n++
-	}
-	return n
-}
-
 // Constants.
 
-// poolVector returns a register for a constant that fills a vector; the allocator decides whether it is kept in one or
+// Vector returns a register for a constant that fills a vector; the allocator decides whether it is kept in one or
 // read from memory where it is used.
-func (b *builder) poolVector(bytes []byte) asm.Reg {
+func (b *builder) Vector(bytes []byte) asm.Reg {
 	key := string(bytes)
 	if r, ok := b.pooled[key]; ok {
 		return r
 	}
-	r := b.vector()
+	r := b.NewVector()
 	b.pooled[key], b.contents[r] = r, key
 	b.Constants[r] = b.code.Constant(bytes)
 	return r
 }
 
-// constantBytes returns the bytes of a constant's register; nil for a register that is not a constant.
-func (b *builder) constantBytes(r asm.Reg) []byte {
+// Bytes returns the bytes of a constant's register; nil for a register that is not a constant.
+func (b *builder) Bytes(r asm.Reg) []byte {
 	if key, ok := b.contents[r]; ok {
 		return []byte(key)
 	}
 	return nil
 }
 
+// InPool returns the address of a constant that fills a vector.
+func (b *builder) InPool(bytes []byte) asm.Mem { return asm.Mem{Pool: b.code.Constant(bytes)} }
+
+// Repeated returns the low bits of a number in all lanes of a type's size.
+func (b *builder) Repeated(dt dtype.DType, bits uint64) asm.Reg {
+	if dt.Bits() == 64 {
+		return b.repeated64(bits)
+	}
+	return b.repeated32(uint32(bits))
+}
+
 // repeated32 returns a vector with a number in all lanes of 32 bits; repeated64 in all lanes of 64 bits.
 func (b *builder) repeated32(v uint32) asm.Reg {
-	return b.poolVector(slices.Repeat(binary.LittleEndian.AppendUint32(nil, v), b.isa.lanes))
+	return b.Vector(slices.Repeat(binary.LittleEndian.AppendUint32(nil, v), b.isa.lanes))
 }
 
 func (b *builder) repeated64(v uint64) asm.Reg {
-	return b.poolVector(slices.Repeat(binary.LittleEndian.AppendUint64(nil, v), b.isa.lanes/2))
+	return b.Vector(slices.Repeat(binary.LittleEndian.AppendUint64(nil, v), b.isa.lanes/2))
 }
 
 // float returns an f32 in all lanes.
 func (b *builder) float(v float32) asm.Reg { return b.repeated32(math.Float32bits(v)) }
 
-// integer32 returns an i32 in all lanes.
-func (b *builder) integer32(v int32) asm.Reg { return b.repeated32(uint32(v)) }
-
 // double returns an f64 in all lanes of 64 bits.
 func (b *builder) double(v float64) asm.Reg { return b.repeated64(math.Float64bits(v)) }
-
-// iota32 returns 0, 1, 2, … in the lanes.
-func (b *builder) iota32() asm.Reg {
-	var bytes []byte
-	for i := range b.isa.lanes {
-		bytes = binary.LittleEndian.AppendUint32(bytes, uint32(i))
-	}
-	return b.poolVector(bytes)
-}
 
 // bytesOfInst is the mean length of an instruction, rounded up.
 const bytesOfInst = 8

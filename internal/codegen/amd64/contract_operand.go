@@ -5,6 +5,7 @@ import (
 
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
 	"github.com/weirml/weir/internal/codegen/lanes"
+	"github.com/weirml/weir/internal/codegen/mathematics"
 	"github.com/weirml/weir/internal/dtype"
 )
 
@@ -236,13 +237,13 @@ func (e *machine) storeBF16(t *lanes.RegisterTile, at asm.Mem, r asm.Reg, part b
 		e.Bind(slow)
 	}
 	nan := e.maskRegister()
-	e.Emit(asm.Inst{Op: asm.VCMPPS, Bits: bits, Args: [4]asm.Reg{nan, r, r}, Imm: int64(unordered)})
+	e.Emit(asm.Inst{Op: asm.VCMPPS, Bits: bits, Args: [4]asm.Reg{nan, r, r}, Imm: predicates[mathematics.Unordered]})
 	e.tileWide(t, asm.VMOVUPS, to, r)
 	e.shiftedLanes(t, asm.VPSRLD, to, 16)
-	e.tileOperand(t, asm.VPANDD, e.Repeated(t, 1), to, to)
-	e.tileOperand(t, asm.VPADDD, e.Repeated(t, 0x7fff), to, to)
+	e.tileOperand(t, asm.VPANDD, e.RepeatedBits(t, 1), to, to)
+	e.tileOperand(t, asm.VPADDD, e.RepeatedBits(t, 0x7fff), to, to)
 	e.tileWide(t, asm.VPADDD, to, to, r)
-	e.Emit(asm.Inst{Op: asm.VPORD, Bits: bits, Args: [4]asm.Reg{to, r, asm.Memory}, Mem: e.Repeated(t, 0x40<<16).At,
+	e.Emit(asm.Inst{Op: asm.VPORD, Bits: bits, Args: [4]asm.Reg{to, r, asm.Memory}, Mem: e.RepeatedBits(t, 0x40<<16).At,
 		Mask: nan})
 	e.shiftedLanes(t, asm.VPSRLD, to, 16)
 	e.Emit(asm.Inst{Op: asm.VPMOVDW, Bits: bits, Args: [4]asm.Reg{asm.Memory, to}, Mem: at, Mask: mask})

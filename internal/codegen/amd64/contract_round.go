@@ -38,7 +38,7 @@ func (e *machine) BeginTerm(t *lanes.RegisterTile, m *lanes.Term) {
 		return
 	}
 	pattern := uint64(0x80808080 >> (8 * (4 - m.Group.Count - m.Group.Before)))
-	e.tileFrom(t, elements[t.DType].move, e.Repeated(t, pattern).At, e.shiftRegister())
+	e.tileFrom(t, elements[t.DType].move, e.RepeatedBits(t, pattern).At, e.shiftRegister())
 	for v := range t.Vectors {
 		e.ClearLanes(t, t.Sum(t.Rows, v))
 	}

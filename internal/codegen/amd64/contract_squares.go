@@ -185,7 +185,7 @@ func (q *squares) all() {
 		q.even(n)
 		return
 	}
-	constant := q.builder.vector()
+	constant := q.builder.NewVector()
 	q.builder.Emit(q.isa.Load(constant, asm.Mem{Pool: q.code.Constant(q.configuration(squareRows))}))
 	q.builder.Emit(q.isa.Store(asm.Mem{Base: frameRegister, Disp: q.config}, constant))
 	end := q.Label()
@@ -436,7 +436,7 @@ func (b *squareBlock) loop(n int64, body func()) {
 		return
 	}
 	count, again := b.Number(n), b.Label()
-	b.wholeTurns(again, n)
+	b.WholeTurns(again, n)
 	body()
 	b.integerImm(asm.SUB, count, 1)
 	b.jump(asm.JNE, again)

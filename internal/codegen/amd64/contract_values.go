@@ -17,8 +17,8 @@ func (e *machine) ClearLanes(t *lanes.RegisterTile, r asm.Reg) {
 	e.tileWide(t, elements[t.DType].xor, r, r, r)
 }
 
-// Repeated returns a constant in memory with the bits in every lane.
-func (e *machine) Repeated(t *lanes.RegisterTile, bits uint64) lanes.Operand {
+// RepeatedBits returns a constant in memory with the bits in every lane.
+func (e *machine) RepeatedBits(t *lanes.RegisterTile, bits uint64) lanes.Operand {
 	one := binary.LittleEndian.AppendUint64(nil, bits)[:t.Size]
 	return lanes.Operand{At: asm.Mem{Pool: e.code.Constant(bytes.Repeat(one, int(t.Lanes())))}}
 }
@@ -64,17 +64,14 @@ func (e *machine) AddTimes(t *lanes.RegisterTile, to, x asm.Reg, y lanes.Operand
 	e.tileOperand(t, asm.VFMADD231PS, y, to, x)
 }
 
-// roundings are the operations that round to integers.
-var roundings = map[loop.UnaryOp]int64{loop.Round: toNearest, loop.Floor: downward, loop.Ceil: upward}
-
 // Apply makes to a function of x.
 func (e *machine) Apply(t *lanes.RegisterTile, op loop.UnaryOp, dt dtype.DType, to, x asm.Reg) {
 	ops, sign := elements[dt], uint64(1)<<(t.Size*8-1)
 	switch op {
 	case loop.Neg:
-		e.tileOperand(t, ops.xor, e.Repeated(t, sign), to, x)
+		e.tileOperand(t, ops.xor, e.RepeatedBits(t, sign), to, x)
 	case loop.Abs:
-		e.tileOperand(t, ops.and, e.Repeated(t, sign-1), to, x)
+		e.tileOperand(t, ops.and, e.RepeatedBits(t, sign-1), to, x)
 	case loop.Sqrt:
 		e.tileWide(t, ops.sqrt, to, x)
 	default:
@@ -95,8 +92,8 @@ func (e *machine) Apply(t *lanes.RegisterTile, op loop.UnaryOp, dt dtype.DType, 
 var conversions = [...]asm.Op{lanes.ToFloat: asm.VCVTDQ2PS, lanes.ToNearest: asm.VCVTPS2DQ,
 	lanes.TowardZero: asm.VCVTTPS2DQ}
 
-// Convert converts between f32 and i32.
-func (e *machine) Convert(t *lanes.RegisterTile, how lanes.Conversion, to, x asm.Reg) {
+// ConvertLanes converts between f32 and i32.
+func (e *machine) ConvertLanes(t *lanes.RegisterTile, how lanes.Conversion, to, x asm.Reg) {
 	e.tileWide(t, conversions[how], to, x)
 }
 
@@ -106,12 +103,13 @@ func (e *machine) CompareLanes(t *lanes.RegisterTile, op loop.BinaryOp, mask, x,
 	if t.Size == 8 {
 		in = asm.VCMPPD
 	}
-	e.Emit(asm.Inst{Op: in, Bits: uint16(8 * t.Bytes), Args: [4]asm.Reg{mask, x, y}, Imm: int64(predicates[op])})
+	e.Emit(asm.Inst{Op: in, Bits: uint16(8 * t.Bytes), Args: [4]asm.Reg{mask, x, y},
+		Imm: predicates[lanes.Predicates[op]]})
 }
 
 // NumberLanes makes the mask of the lanes of f32 that are not NaN.
 func (e *machine) NumberLanes(t *lanes.RegisterTile, mask, x asm.Reg) {
-	e.Emit(asm.Inst{Op: asm.VCMPPS, Bits: uint16(8 * t.Bytes), Args: [4]asm.Reg{mask, x, x}, Imm: int64(ordered)})
+	e.Emit(asm.Inst{Op: asm.VCMPPS, Bits: uint16(8 * t.Bytes), Args: [4]asm.Reg{mask, x, x}, Imm: ordered})
 }
 
 // KeepLanes makes the lanes outside a mask 0.
@@ -123,8 +121,8 @@ func (e *machine) KeepLanes(t *lanes.RegisterTile, mask, r asm.Reg) {
 	e.tileWide(t, asm.VANDPS, r, r, mask)
 }
 
-// Select puts yes in the lanes of a mask, and no in the others.
-func (e *machine) Select(t *lanes.RegisterTile, mask, to, yes, no asm.Reg) {
+// SelectLanes puts yes in the lanes of a mask, and no in the others.
+func (e *machine) SelectLanes(t *lanes.RegisterTile, mask, to, yes, no asm.Reg) {
 	masked, plain := asm.VBLENDMPS, asm.VBLENDVPS
 	if t.Size == 8 {
 		masked, plain = asm.VBLENDMPD, asm.VBLENDVPD

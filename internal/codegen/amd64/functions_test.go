@@ -13,16 +13,23 @@ import (
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
 	"github.com/weirml/weir/internal/codegen/amd64/call"
 	"github.com/weirml/weir/internal/codegen/amd64/emulatetest"
+	"github.com/weirml/weir/internal/codegen/lanes"
 	"github.com/weirml/weir/internal/codegen/mathematics"
+	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/target"
 )
 
+// emits emits a function of two registers.
+type emits func(e *lanes.Emitter, x, y asm.Reg) asm.Reg
+
 // program returns the code of a routine that applies a function of two arguments to arrays, one vector for each tile,
 // and the bytes of its frame. The frame begins with the addresses of x, y and the result.
-func program(i *isa, f func(m emitted, x, y asm.Reg) asm.Reg) (code []byte, frame int) {
+func program(i *isa, f emits) (code []byte, frame int) {
 	b := newBuilder(i)
+	e := &machine{builder: b}
+	e.Emitter = lanes.NewEmitter(e, new(lanes.KernelEmitter), i.lanes, 1)
 	tile, end := b.General(), b.General()
 	b.Assign(tile, asm.RSI)
 	b.Assign(end, asm.RDX)
@@ -34,7 +41,8 @@ func program(i *isa, f func(m emitted, x, y asm.Reg) asm.Reg) (code []byte, fram
 	b.jump(asm.JGE, over)
 	at := b.Times(tile, int64(i.bits/8))
 	place := func(r asm.Reg) asm.Mem { return asm.Mem{Base: r, Index: at, Scale: 1} }
-	b.store(place(result), f(emitted{Algebra: vectors{b}}, b.load(place(x)), b.load(place(y))))
+	read := func(r asm.Reg) asm.Reg { return b.Load(dtype.I32, place(r), asm.NoReg) }
+	b.Store(dtype.I32, place(result), f(e.Emitter, read(x), read(y)), asm.NoReg)
 	b.integerImm(asm.ADD, tile, 1)
 	b.jump(asm.JMP, again)
 	b.Bind(over)
@@ -89,7 +97,12 @@ type model = mathematics.Functions[uint32, bool]
 type functionCase struct {
 	name   string
 	model  func(m model, x, y uint32) uint32
-	instrs func(m emitted, x, y asm.Reg) asm.Reg
+	instrs func(m lanes.Functions, x, y asm.Reg) asm.Reg
+}
+
+// emits emits the function's instructions.
+func (c functionCase) emits(e *lanes.Emitter, x, y asm.Reg) asm.Reg {
+	return c.instrs(e.Functions(), x, y)
 }
 
 // one returns a function of two arguments that ignores the second.
@@ -98,26 +111,31 @@ func one[V, M any](f func(m mathematics.Functions[V, M], x V) V) func(m mathemat
 }
 
 var functionCases = []functionCase{
-	{"exp", one(model.Exp), one(emitted.Exp)},
-	{"expm1", one(model.Expm1), one(emitted.Expm1)},
-	{"log", one(model.Log), one(emitted.Log)},
-	{"log1p", one(model.Log1p), one(emitted.Log1p)},
-	{"sin", one(model.Sin), one(emitted.Sin)},
-	{"cos", one(model.Cos), one(emitted.Cos)},
-	{"tan", one(model.Tan), one(emitted.Tan)},
-	{"asin", one(model.Asin), one(emitted.Asin)},
-	{"acos", one(model.Acos), one(emitted.Acos)},
-	{"atan", one(model.Atan), one(emitted.Atan)},
-	{"sinh", one(model.Sinh), one(emitted.Sinh)},
-	{"cosh", one(model.Cosh), one(emitted.Cosh)},
-	{"tanh", one(model.Tanh), one(emitted.Tanh)},
-	{"asinh", one(model.Asinh), one(emitted.Asinh)},
-	{"acosh", one(model.Acosh), one(emitted.Acosh)},
-	{"atanh", one(model.Atanh), one(emitted.Atanh)},
-	{"erf", one(model.Erf), one(emitted.Erf)},
-	{"sigmoid", one(model.Sigmoid), one(emitted.Sigmoid)},
-	{"atan2", model.Atan2, emitted.Atan2},
-	{"pow", model.Pow, emitted.Pow},
+	{"exp", one(model.Exp), one(lanes.Functions.Exp)},
+	{"expm1", one(model.Expm1), one(lanes.Functions.Expm1)},
+	{"log", one(model.Log), one(lanes.Functions.Log)},
+	{"log1p", one(model.Log1p), one(lanes.Functions.Log1p)},
+	{"sin", one(model.Sin), one(lanes.Functions.Sin)},
+	{"cos", one(model.Cos), one(lanes.Functions.Cos)},
+	{"tan", one(model.Tan), one(lanes.Functions.Tan)},
+	{"asin", one(model.Asin), one(lanes.Functions.Asin)},
+	{"acos", one(model.Acos), one(lanes.Functions.Acos)},
+	{"atan", one(model.Atan), one(lanes.Functions.Atan)},
+	{"sinh", one(model.Sinh), one(lanes.Functions.Sinh)},
+	{"cosh", one(model.Cosh), one(lanes.Functions.Cosh)},
+	{"tanh", one(model.Tanh), one(lanes.Functions.Tanh)},
+	{"asinh", one(model.Asinh), one(lanes.Functions.Asinh)},
+	{"acosh", one(model.Acosh), one(lanes.Functions.Acosh)},
+	{"atanh", one(model.Atanh), one(lanes.Functions.Atanh)},
+	{"erf", one(model.Erf), one(lanes.Functions.Erf)},
+	{"sigmoid", one(model.Sigmoid), one(lanes.Functions.Sigmoid)},
+	{"atan2", model.Atan2, lanes.Functions.Atan2},
+	{"pow", model.Pow, lanes.Functions.Pow},
+}
+
+// combiner is what an emitter's algebra has besides.
+type combiner interface {
+	Combine(op loop.BinaryOp, x, y lanes.Value) lanes.Value
 }
 
 func init() {
@@ -127,8 +145,9 @@ func init() {
 				x, _ = m.PowConstant(x, p)
 				return x
 			}),
-			one(func(m emitted, x asm.Reg) asm.Reg {
-				return functions2[loop.Pow](m.Algebra.(vectors).builder, x, m.Float(p))
+			one(func(m lanes.Functions, x asm.Reg) asm.Reg {
+				of := func(r asm.Reg) lanes.Value { return lanes.Value{DType: dtype.F32, Lo: r} }
+				return m.Algebra.(combiner).Combine(loop.Pow, of(x), of(m.Float(p))).Lo
 			})})
 	}
 }
@@ -163,7 +182,7 @@ func TestFunctionsEmitted(t *testing.T) {
 	ys := seconds(xs)
 	for _, c := range functionCases {
 		t.Run(c.name, func(t *testing.T) {
-			code, frame := program(avx2, c.instrs)
+			code, frame := program(avx2, c.emits)
 			entry := native(t, code)
 			a := newArrays(t, len(xs), frame)
 			copy(a.x, xs)
@@ -177,7 +196,7 @@ func TestFunctionsEmitted(t *testing.T) {
 }
 
 // runEmulated runs a program for AVX-512 on arrays and returns the results.
-func runEmulated(t *testing.T, machine *emulatetest.Machine, f func(m emitted, x, y asm.Reg) asm.Reg, x,
+func runEmulated(t *testing.T, machine *emulatetest.Machine, f emits, x,
 	y []uint32) []uint32 {
 	code, frame := program(avx512, f)
 	bytes := func(s []uint32) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(&s[0])), 4*len(s)) }
@@ -211,7 +230,7 @@ func TestFunctionsEmulated(t *testing.T) {
 	ys := seconds(few)
 	for _, c := range functionCases {
 		t.Run(c.name, func(t *testing.T) {
-			result := runEmulated(t, machine, c.instrs, few, ys)
+			result := runEmulated(t, machine, c.emits, few, ys)
 			agree(t, &c, few, ys, result)
 		})
 	}
@@ -233,7 +252,7 @@ func TestExhaustive(t *testing.T) {
 				t.Skip("a few multiplications")
 			}
 			i := slices.IndexFunc(functionCases, func(c functionCase) bool { return c.name == s.Name })
-			code, frame := program(avx2, functionCases[i].instrs)
+			code, frame := program(avx2, functionCases[i].emits)
 			entry := native(t, code)
 			a := newArrays(t, chunk, frame)
 			worst, at := 0.0, float32(0)
@@ -269,7 +288,7 @@ func BenchmarkFunctions(b *testing.B) {
 	const n = 4096
 	for _, c := range functionCases {
 		b.Run(c.name, func(b *testing.B) {
-			code, frame := program(avx2, c.instrs)
+			code, frame := program(avx2, c.emits)
 			entry := native(b, code)
 			a := newArrays(b, n, frame)
 			for i := range n {

@@ -3,7 +3,7 @@ package amd64
 import (
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
 	"github.com/weirml/weir/internal/codegen/lanes"
-	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/loop"
 )
 
 // This file is integers in general registers, and jumps, as package lanes uses them.
@@ -47,6 +47,11 @@ func (b *builder) ShiftDown(x asm.Reg, n int64) {
 	b.Emit(asm.Inst{Op: asm.SAR, Bits: 64, Args: [4]asm.Reg{x}, Imm: n})
 }
 
+// ShiftNatural divides x, an unsigned number, by 2ⁿ.
+func (b *builder) ShiftNatural(x asm.Reg, n int64) {
+	b.Emit(asm.Inst{Op: asm.SHR, Bits: 64, Args: [4]asm.Reg{x}, Imm: n})
+}
+
 // CompareNumber compares x with a number, and CompareZero with 0.
 func (b *builder) CompareNumber(x asm.Reg, v int64) { b.integerImm(asm.CMP, x, v) }
 func (b *builder) CompareZero(x asm.Reg)            { b.integerOp(asm.TEST, x, x) }
@@ -57,16 +62,6 @@ func (b *builder) AssignIf(c lanes.Condition, to, x asm.Reg) { b.integerOp(moves
 // Jump continues at a label, and JumpIf if a condition holds.
 func (b *builder) Jump(to asm.Label)                      { b.jump(asm.JMP, to) }
 func (b *builder) JumpIf(c lanes.Condition, to asm.Label) { b.jump(jumps[c], to) }
-
-// JumpOnLane continues at a label if a lane of a mask is set, or is not.
-func (b *builder) JumpOnLane(mask asm.Reg, lane int, set bool, to asm.Label) {
-	b.Emit(asm.Inst{Op: asm.TEST, Bits: 32, Args: [4]asm.Reg{b.bitsOf(mask)}, Imm: 1 << lane})
-	if set {
-		b.jump(asm.JNE, to)
-	} else {
-		b.jump(asm.JE, to)
-	}
-}
 
 // Return ends the routine with a status.
 func (b *builder) Return(status int64) {
@@ -108,27 +103,69 @@ func (b *builder) DivideDown(x, y asm.Reg, remainder bool) asm.Reg {
 	return quotient
 }
 
-// AddProduct adds the products of two vectors of f32 or f64 to a sum.
-func (b *builder) AddProduct(dt dtype.DType, sum, x, y asm.Reg) {
-	op := asm.VFMADD231PS
-	if dt == dtype.F64 {
-		op = asm.VFMADD231PD
+// Divide divides integers of 64 bits. By 0 the result is 0.
+func (b *builder) Divide(op loop.BinaryOp, signed bool, x, y asm.Reg) asm.Reg {
+	r := b.Number(0)
+	done, minusOne := b.Label(), b.Label()
+	b.CompareZero(y)
+	b.jump(asm.JE, done)
+	b.Emit(asm.Inst{Op: asm.MOV, Bits: 64, Args: [4]asm.Reg{asm.RAX, x}})
+	if signed {
+		b.integerImm(asm.CMP, y, -1) // the least integer divided by −1 would trap
+		b.jump(asm.JE, minusOne)
+		b.Emit(asm.Inst{Op: asm.CQO, Bits: 64})
+		b.Emit(asm.Inst{Op: asm.IDIV, Bits: 64, Args: [4]asm.Reg{y}})
+	} else {
+		b.Emit(asm.Inst{Op: asm.MOV, Bits: 32, Args: [4]asm.Reg{asm.RDX}, Imm: 0})
+		b.Emit(asm.Inst{Op: asm.DIV, Bits: 64, Args: [4]asm.Reg{y}})
 	}
-	b.accumulate(op, sum, x, y)
+	result := asm.RAX
+	if op != loop.Div {
+		result = asm.RDX
+	}
+	b.Assign(r, result)
+	if op == loop.FloorMod && signed {
+		// A remainder that is not 0 and does not have the divisor's sign is one divisor off.
+		b.CompareZero(r)
+		b.jump(asm.JE, done)
+		sign := b.CopyOf(r)
+		b.integerOp(asm.XOR, sign, y)
+		b.CompareZero(sign)
+		b.jump(asm.JNS, done)
+		b.integerOp(asm.ADD, r, y)
+	}
+	if signed {
+		b.jump(asm.JMP, done)
+		b.Bind(minusOne)
+		if op == loop.Div {
+			b.Assign(r, x)
+			b.Emit(asm.Inst{Op: asm.NEG, Bits: 64, Args: [4]asm.Reg{r}})
+		}
+	}
+	b.Bind(done)
+	return r
 }
 
-// Exchanged returns a vector whose groups of n lanes of 32 bits are exchanged with their neighbours.
-func (b *builder) Exchanged(x asm.Reg, n int) asm.Reg {
-	switch n {
+// AddressOf returns an address in a general register.
+func (b *builder) AddressOf(at asm.Mem) asm.Reg {
+	r := b.General()
+	b.Emit(asm.Inst{Op: asm.LEA, Bits: 64, Args: [4]asm.Reg{r, asm.Memory}, Mem: at})
+	return r
+}
+
+// LoadBits reads an integer of so many bits, extended by zeros, and StoreBits writes one.
+func (b *builder) LoadBits(bits int, at asm.Mem) asm.Reg {
+	r := b.General()
+	in := asm.Inst{Op: asm.MOV, Bits: uint16(max(bits, 32)), Args: [4]asm.Reg{r, asm.Memory}, Mem: at}
+	switch bits {
 	case 8:
-		return b.vectorOf(asm.VSHUFF64X2, 0x4e, x, x)
-	case 4:
-		if b.isa.bits == 512 {
-			return b.vectorOf(asm.VSHUFF64X2, 0xb1, x, x)
-		}
-		return b.vectorOf(asm.VPERM2F128, 0x01, x, x)
-	case 2:
-		return b.twoImm(asm.VPSHUFD, x, 0x4e)
+		in.Op = asm.MOVZXB
+	case 16:
+		in.Op = asm.MOVZXW
 	}
-	return b.twoImm(asm.VPSHUFD, x, 0xb1)
+	b.Emit(in)
+	return r
+}
+func (b *builder) StoreBits(bits int, at asm.Mem, x asm.Reg) {
+	b.Emit(asm.Inst{Op: asm.MOV, Bits: uint16(bits), Args: [4]asm.Reg{asm.Memory, x}, Mem: at})
 }

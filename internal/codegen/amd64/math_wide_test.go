@@ -8,6 +8,7 @@ import (
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
 	"github.com/weirml/weir/internal/codegen/amd64/call"
 	"github.com/weirml/weir/internal/codegen/amd64/emulatetest"
+	"github.com/weirml/weir/internal/codegen/lanes"
 	"github.com/weirml/weir/internal/codegen/mathematics"
 )
 
@@ -16,26 +17,26 @@ type wideModel = mathematics.WideFunctions[uint64, bool]
 var wideCases = []struct {
 	name   string
 	model  func(m wideModel, x uint64) uint64
-	instrs func(m emittedWide, x asm.Reg) asm.Reg
+	instrs func(m lanes.WideFunctions, x asm.Reg) asm.Reg
 }{
-	{"exp", wideModel.Exp, emittedWide.Exp},
-	{"expm1", wideModel.Expm1, emittedWide.Expm1},
-	{"log", wideModel.Log, emittedWide.Log},
-	{"log1p", wideModel.Log1p, emittedWide.Log1p},
-	{"tanh", wideModel.Tanh, emittedWide.Tanh},
-	{"sigmoid", wideModel.Sigmoid, emittedWide.Sigmoid},
+	{"exp", wideModel.Exp, lanes.WideFunctions.Exp},
+	{"expm1", wideModel.Expm1, lanes.WideFunctions.Expm1},
+	{"log", wideModel.Log, lanes.WideFunctions.Log},
+	{"log1p", wideModel.Log1p, lanes.WideFunctions.Log1p},
+	{"tanh", wideModel.Tanh, lanes.WideFunctions.Tanh},
+	{"sigmoid", wideModel.Sigmoid, lanes.WideFunctions.Sigmoid},
 }
 
 // wideAgrees compares the functions of f64 with the model, bit for bit. run applies a function to many numbers, each as
 // two words.
-func wideAgrees(t *testing.T, run func(t *testing.T, f func(m emitted, x, y asm.Reg) asm.Reg, x []uint32) []uint32) {
+func wideAgrees(t *testing.T, run func(t *testing.T, f emits, x []uint32) []uint32) {
 	var xs []uint64
 	mathematics.WideArguments(func(x float64) { xs = append(xs, math.Float64bits(x)) })
 	xs = xs[:len(xs)&^7]
 	for _, c := range wideCases {
 		t.Run(c.name, func(t *testing.T) {
-			instrs := func(m emitted, x, _ asm.Reg) asm.Reg {
-				return c.instrs(emittedWide{WideAlgebra: wideBuilder{m.Algebra.(vectors).builder}}, x)
+			instrs := func(e *lanes.Emitter, x, _ asm.Reg) asm.Reg {
+				return c.instrs(e.WideFunctions(), x)
 			}
 			result := run(t, instrs, unsafe.Slice((*uint32)(unsafe.Pointer(&xs[0])), 2*len(xs)))
 			for i, got := range unsafe.Slice((*uint64)(unsafe.Pointer(&result[0])), len(xs)) {
@@ -52,7 +53,7 @@ func wideAgrees(t *testing.T, run func(t *testing.T, f func(m emitted, x, y asm.
 
 // TestWideEmitted checks that the functions of f64 for AVX2 equal the model bit for bit, on this processor.
 func TestWideEmitted(t *testing.T) {
-	wideAgrees(t, func(t *testing.T, f func(m emitted, x, y asm.Reg) asm.Reg, x []uint32) []uint32 {
+	wideAgrees(t, func(t *testing.T, f emits, x []uint32) []uint32 {
 		code, frame := program(avx2, f)
 		entry := native(t, code)
 		a := newArrays(t, len(x), frame)
@@ -65,7 +66,7 @@ func TestWideEmitted(t *testing.T) {
 // TestWideEmulated checks the same for AVX-512, in the emulated processor.
 func TestWideEmulated(t *testing.T) {
 	machine := emulatetest.New(t)
-	wideAgrees(t, func(t *testing.T, f func(m emitted, x, y asm.Reg) asm.Reg, x []uint32) []uint32 {
+	wideAgrees(t, func(t *testing.T, f emits, x []uint32) []uint32 {
 		return runEmulated(t, machine, f, x, x)
 	})
 }

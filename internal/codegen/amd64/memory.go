@@ -1,524 +1,80 @@
 package amd64
 
 import (
+	"fmt"
+
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
 	"github.com/weirml/weir/internal/codegen/lanes"
-	"github.com/weirml/weir/internal/codegen/mathematics"
 	"github.com/weirml/weir/internal/dtype"
-	"github.com/weirml/weir/internal/loop"
-	"github.com/weirml/weir/internal/sym"
 )
 
-// load emits a read. Lanes that a mask leaves out are not touched in memory.
-func (e *machine) load(l *loop.Load) lanes.Value {
-	if e.Override != nil {
-		if v, ok := e.Override(l); ok {
-			return v
-		}
+// This file reads and writes elements of memory; see lanes.Access.
+
+// masked emits a read or a write of adjacent elements: of those in the mask, if there is one (NoReg: all).
+func (b *builder) masked(in asm.Inst, mask asm.Reg) {
+	if in.Mask = mask; mask != asm.NoReg && in.Args[1] == asm.Memory {
+		in.Zero = true
 	}
-	m := e.Kernel.Memory(l.From)
-	if m.DType != l.Type {
-		e.Kernel.Bug("%%%s of %s is loaded as %s", l.From, m.DType, l.Type)
-	}
-	lanes.KindOf(l.Type)
-	offset := e.Simpler(e.Resolve(m.Offset(l.Index)))
-	same := !e.Varies(offset)
-	if l.Mask == nil {
-		return e.lanes(l.From, l.Type, offset, e.TailMask())
-	}
-	if holds, known := e.Decided(l.Mask); known && holds {
-		return e.lanes(l.From, l.Type, offset, e.TailMask())
-	} else if known {
-		return e.Value(l.Else)
-	}
-	otherwise := e.Value(l.Else)
-	if !e.Uniform(l.Mask) {
-		mask := e.condition(l.Mask)
-		if same {
-			return e.loadWanted(l, offset, mask, otherwise)
-		}
-		v := e.lanes(l.From, l.Type, offset, e.withTail(mask.Lo))
-		return e.Choose(mask, v, otherwise)
-	}
-	// A branch around the read.
-	result := lanes.Value{DType: l.Type, Uniform: same && otherwise.Uniform}
-	fresh := func(x asm.Reg) asm.Reg { return e.CopyOf(x) }
-	result.Lo = fresh(otherwise.Lo)
-	if result.Kind().Wide() {
-		if result.Hi = result.Lo; !result.Uniform {
-			result.Hi = fresh(otherwise.Hi)
-		}
-	}
-	done := e.Label()
-	e.Branch(l.Mask, false, done)
-	e.assignBefore(done, result, func() lanes.Value { return e.lanes(l.From, l.Type, offset, e.TailMask()) })
-	return result
+	b.Emit(in)
 }
 
-// loadWanted reads one element for the lanes of a mask; a branch skips the read if the mask has no lane.
-func (e *machine) loadWanted(l *loop.Load, offset sym.Expr, mask, otherwise lanes.Value) lanes.Value {
-	result := lanes.Value{DType: l.Type, Lo: e.CopyOf(otherwise.Lo)}
-	if result.Kind().Wide() {
-		result.Hi = e.CopyOf(otherwise.Hi)
-	}
-	wanted, done := e.bitsOf(e.withTail(mask.Lo)), e.Label()
-	e.integerImm(asm.CMP, wanted, 0)
-	e.jump(asm.JE, done)
-	e.assignBefore(done, result, func() lanes.Value {
-		return e.Choose(mask, e.lanes(l.From, l.Type, offset, asm.NoReg), otherwise)
-	})
-	return result
-}
+// Parts reports whether elements of a type can be read and written by masks: without opmasks, those of 32 bits or more.
+func (b *builder) Parts(dt dtype.DType) bool { return b.isa.masks || dt.Bits() >= 32 }
 
-// assignBefore emits what read makes, its assignment to result, and then the label.
-func (e *machine) assignBefore(done asm.Label, result lanes.Value, read func() lanes.Value) {
-	s := e.Open(nil)
-	v := read()
-	e.Assign(result.Lo, v.Lo)
-	if result.Hi != asm.NoReg && result.Hi != result.Lo {
-		e.Assign(result.Hi, v.Hi)
-	}
-	body := e.Close()
-	e.Place(s, body)
-	e.Bind(done)
-}
-
-// withTail returns a mask without the lanes that an incomplete strip lacks.
-func (e *machine) withTail(mask asm.Reg) asm.Reg {
-	if tail := e.TailMask(); tail != asm.NoReg {
-		return e.maskAnd(mask, tail)
-	}
-	return mask
-}
-
-// lanes reads elements at an offset that differs by lane, or is the same for all lanes. Only the lanes of mask are
-// touched (NoReg: all).
-func (e *machine) lanes(buffer string, dt dtype.DType, offset sym.Expr, mask asm.Reg) lanes.Value {
-	step, even := e.ConstantStep(offset)
-	part := mask != asm.NoReg
+// Load reads adjacent elements into lanes.
+func (b *builder) Load(dt dtype.DType, m asm.Mem, mask asm.Reg) asm.Reg {
+	r := b.NewVector()
+	in := asm.Inst{Op: extensions[dt], Bits: uint16(b.isa.bits), Args: [4]asm.Reg{r, asm.Memory}, Mem: m}
 	switch {
-	case even && lanes.Packs(dt) && (step == 0 || step == 1 && !part):
-		return e.loadPacked(buffer, dt, offset, step)
-	case lanes.Packs(dt):
-	case even && step == 0:
-		return e.loadOne(dt, e.Address(buffer, offset))
-	case even && step == 1 && !(part && e.partsSlow(dt)):
-		at := e.Address(buffer, offset)
-		if e.streams(buffer, dt, offset) {
-			ahead := at
-			ahead.Disp += streamAhead
-			e.Emit(asm.Inst{Op: asm.PREFETCHT0, Args: [4]asm.Reg{asm.Memory}, Mem: ahead})
-		}
-		return e.loadRun(dt, at, mask)
-	case even && dt.Bits() == 32 && e.isa.masks && -mostSpread <= step && step <= mostSpread && !(part && step < 0):
-		return e.loadSpread(dt, e.Address(buffer, offset.Add(sym.Const(min(step, 0)*int64(e.isa.lanes-1)))), step, mask)
-	case even && !part && smallDtypes(dt):
-		if at := e.Address(buffer, offset); e.reaches(dt, at, step) {
-			return e.gatherNarrow(dt, at, step)
-		}
-	case even && !part && dt.Bits() == 64:
-		if at := e.Address(buffer, offset); e.reaches(dt, at, step) {
-			return e.loadWide(dt, at, step)
-		}
-	}
-	return e.gatherLanes(dt, e.scatteredAt(buffer, dt, offset), mask)
-}
-
-// streamAhead is the distance in bytes at which memory that a loop reads from end to end is fetched before its use:
-// beyond the page in which the processor fetches by itself.
-const streamAhead = 2048
-
-// streams reports whether a vector of memory that nothing writes is read in each turn of a loop inside the vector loop,
-// each time the next one, as the panels of weights of few bits are: such a loop does more with what it reads than move
-// it, so that few reads are under way at once.
-func (e *machine) streams(buffer string, dt dtype.DType, offset sym.Expr) bool {
-	m := e.Kernel.Memory(buffer)
-	if e.Strip == nil || dt.Bits() != 32 || m.Param == nil || m.Param.Access != loop.Read || e.TailMask() != asm.NoReg {
-		return false
-	}
-	for _, n := range offset.Vars() {
-		if b := e.Names[n]; b.Depth <= e.Strip.Depth || b.Lanes.Lo != asm.NoReg {
-			continue
-		}
-		step, _, ok := offset.Linear(n)
-		if bytes, known := step.Const(); ok && known && bytes*lanes.BytesOf(dt) == cacheLine {
-			return true
-		}
-	}
-	return false
-}
-
-// cacheLine is the size of a cache line, in bytes.
-const cacheLine = 64
-
-// partsSlow reports whether no instruction reads or writes only some lanes of a type's elements.
-func (e *machine) partsSlow(dt dtype.DType) bool { return !e.isa.masks && smallDtypes(dt) }
-
-// smallDtypes reports whether a type has 8 or 16 bits.
-func smallDtypes(dt dtype.DType) bool { _, ok := extensions[dt]; return ok }
-
-// loadOne reads one element into all lanes.
-func (e *machine) loadOne(dt dtype.DType, at asm.Mem) lanes.Value {
-	v := lanes.Value{DType: dt, Uniform: true}
-	read := func(op asm.Op) asm.Reg {
-		r := e.General()
-		e.Emit(asm.Inst{Op: op, Bits: 32, Args: [4]asm.Reg{r, asm.Memory}, Mem: at})
-		return r
-	}
-	switch dt {
-	case dtype.F32, dtype.I32, dtype.U32:
-		v.Lo = e.broadcast(at)
-	case dtype.F64, dtype.I64, dtype.U64:
-		v.Lo = e.builder.vector()
-		e.Emit(asm.Inst{Op: asm.VBROADCASTSD, Bits: uint16(e.isa.bits), Args: [4]asm.Reg{v.Lo, asm.Memory}, Mem: at})
-		v.Hi = v.Lo
-	case dtype.U8:
-		v.Lo = e.broadcastInt(read(asm.MOVZXB))
-	case dtype.I8:
-		v.Lo = e.broadcastInt(read(asm.MOVSXB))
-	case dtype.U16:
-		v.Lo = e.broadcastInt(read(asm.MOVZXW))
-	case dtype.I16:
-		v.Lo = e.broadcastInt(read(asm.MOVSXW))
-	case dtype.Bool:
-		v.Lo = e.greaterInt(e.broadcastInt(read(asm.MOVZXB)), e.integer32(0))
-	case dtype.F16:
-		v.Lo = e.fromHalf(e.two(asm.VPBROADCASTW, e.low128(read(asm.MOVZXW))))
-	case dtype.BF16:
-		v.Lo = e.shiftLeft(e.broadcastInt(read(asm.MOVZXW)), 16)
+	case in.Op != asm.NoOp:
+	case mask == asm.NoReg:
+		in.Op = asm.VMOVUPS
+	case b.isa.masks:
+		in.Op = sized(dt, asm.VMOVUPS, asm.VMOVUPD)
 	default:
-		if !mathematics.Coded(dt) {
-			lanes.Refuse("elements of %s", dt)
-		}
-		v.Lo = e.fromCode(dt, e.broadcastInt(read(asm.MOVZXB)))
+		in.Op, in.Args, mask = sized(dt, asm.VMASKMOVPS, asm.VMASKMOVPD), [4]asm.Reg{r, mask, asm.Memory}, asm.NoReg
 	}
-	return v
-}
-
-// low128 returns a general register in the low 32 bits of a vector.
-func (e *machine) low128(x asm.Reg) asm.Reg {
-	r := e.builder.vector()
-	e.Emit(asm.Inst{Op: asm.VMOVD, Args: [4]asm.Reg{r, x}})
+	b.masked(in, mask)
 	return r
-}
-
-// beyond returns the address half a vector of 64-bit lanes further on.
-func (e *machine) beyond(at asm.Mem) asm.Mem {
-	at.Disp += int32(e.isa.bits / 8)
-	return at
-}
-
-// loadRun reads a run of elements.
-func (e *machine) loadRun(dt dtype.DType, at asm.Mem, mask asm.Reg) lanes.Value {
-	v := lanes.Value{DType: dt}
-	k := lanes.Kinds[dt]
-	if k.Wide() {
-		if mask == asm.NoReg {
-			v.Lo, v.Hi = e.builder.load(at), e.builder.load(e.beyond(at))
-		} else {
-			lo, hi := e.halves(mask, false)
-			v.Lo, v.Hi = e.loadWideMasked(lo, at), e.loadWideMasked(hi, e.beyond(at))
-		}
-		return v
-	}
-	if dt.Bits() == 32 {
-		if mask == asm.NoReg {
-			v.Lo = e.builder.load(at)
-		} else {
-			v.Lo = e.loadMasked(mask, at)
-		}
-		return v
-	}
-	op, ok := extensions[dt]
-	if !ok {
-		lanes.Refuse("elements of %s", dt)
-	}
-	r := e.builder.vector()
-	in := asm.Inst{Op: op, Bits: uint16(e.isa.bits), Args: [4]asm.Reg{r, asm.Memory}, Mem: at}
-	if mask != asm.NoReg {
-		if !e.isa.masks {
-			lanes.Refuse("a part of a vector of %s", dt)
-		}
-		in.Mask, in.Zero = mask, true
-	}
-	e.Emit(in)
-	return e.extended(dt, r)
-}
-
-// extended returns a value of a narrow type from lanes that one of the extensions made.
-func (e *machine) extended(dt dtype.DType, r asm.Reg) lanes.Value {
-	switch dt {
-	case dtype.Bool:
-		r = e.greaterInt(r, e.integer32(0))
-	case dtype.BF16:
-		r = e.shiftLeft(r, 16)
-	default:
-		if mathematics.Coded(dt) {
-			r = e.fromCode(dt, r)
-		}
-	}
-	return lanes.Value{DType: dt, Lo: r}
 }
 
 // extensions are the instructions that read narrow elements into lanes of 32 bits.
-var extensions = map[dtype.DType]asm.Op{
-	dtype.U8: asm.VPMOVZXBD, dtype.I8: asm.VPMOVSXBD, dtype.Bool: asm.VPMOVZXBD, dtype.U16: asm.VPMOVZXWD,
-	dtype.I16:  asm.VPMOVSXWD,
-	dtype.BF16: asm.VPMOVZXWD, dtype.F16: asm.VCVTPH2PS,
-	dtype.F8E4M3FN: asm.VPMOVZXBD, dtype.F8E4M3FNUZ: asm.VPMOVZXBD, dtype.F8E5M2: asm.VPMOVZXBD,
-	dtype.F8E5M2FNUZ: asm.VPMOVZXBD, dtype.F8E8M0: asm.VPMOVZXBD,
-}
+var extensions = perType{dtype.U8: asm.VPMOVZXBD, dtype.I8: asm.VPMOVSXBD, dtype.U16: asm.VPMOVZXWD,
+	dtype.I16: asm.VPMOVSXWD, dtype.F16: asm.VCVTPH2PS}
 
-// gatherAt reads elements of 32 bits at a vector of indices; lanes that the mask leaves out are 0.
-func (e *machine) gatherAt(at asm.Mem, mask asm.Reg) asm.Reg {
-	return e.gatherBy(asm.VGATHERDPS, at, mask)
-}
-
-// Store emits a write.
-func (e *machine) Store(s *loop.Store) {
-	m := e.Kernel.Memory(s.To)
-	offset := e.Resolve(m.Offset(s.Index))
-	if simpler := e.Simpler(offset); e.Varies(simpler) { // in a loop that runs once it need not vary
-		offset = simpler
-	}
-	condition := s.Mask
-	if condition != nil {
-		if holds, known := e.Decided(condition); known && !holds {
-			return
-		} else if known {
-			condition = nil
+// Store writes lanes to adjacent elements.
+func (b *builder) Store(dt dtype.DType, m asm.Mem, x, mask asm.Reg) {
+	in := asm.Inst{Op: asm.VMOVUPS, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{asm.Memory, x}, Mem: m}
+	switch narrow := dt.Bits() < 32; {
+	case narrow && mask != asm.NoReg:
+		in.Op, in.Bits = narrowings[dt], 512
+	case narrow:
+		if in.Bits = uint16(b.isa.lanes * dt.Bits()); in.Bits < 128 {
+			in.Op, in.Bits = asm.VMOVQ, 0
 		}
-	}
-	uniform := condition == nil || e.Uniform(condition)
-	var mask lanes.Value
-	if !uniform {
-		mask = e.condition(condition)
-	}
-	write := func() {
-		x := e.Value(s.X)
-		if x.DType != m.DType {
-			e.Kernel.Bug("%s is stored to %%%s of %s", x.DType, s.To, m.DType)
-		}
-		taken := e.TailMask()
-		if !uniform {
-			taken = e.withTail(mask.Lo)
-		}
-		e.storeLanes(s.To, m.DType, offset, x, taken)
-	}
-	if condition == nil || !uniform {
-		write()
-		return
-	}
-	done := e.Label()
-	e.Branch(condition, false, done)
-	scope := e.Open(nil)
-	write()
-	body := e.Close()
-	e.Place(scope, body)
-	e.Bind(done)
-}
-
-// storeLanes writes the lanes of a mask (NoReg: all), or outside a vector loop lane 0.
-func (e *machine) storeLanes(buffer string, dt dtype.DType, offset sym.Expr, x lanes.Value, mask asm.Reg) {
-	step, even := e.ConstantStep(offset)
-	part := mask != asm.NoReg
-	switch {
-	case lanes.Packs(dt) && even:
-		e.storePacked(buffer, dt, offset, step, x, mask)
-	case e.Strip == nil:
-		e.storeOne(dt, e.Address(buffer, offset), x)
-	case !e.Varies(offset):
-		lanes.Refuse("all lanes write one element")
-	case even && step == 1 && !(part && e.partsSlow(dt)):
-		e.storeRun(dt, e.Address(buffer, offset), x, mask)
-	case even && !part && !x.Kind().Wide():
-		e.scatter(buffer, dt, offset, step, x)
+		in.Args[1] = b.packed(dt, x)
+	case mask == asm.NoReg:
+	case b.isa.masks:
+		in.Op = sized(dt, asm.VMOVUPS, asm.VMOVUPD)
 	default:
-		e.scatterLanes(dt, e.scatteredAt(buffer, dt, offset), x, mask)
+		in.Op, in.Args, mask = sized(dt, asm.VMASKMOVPS, asm.VMASKMOVPD), [4]asm.Reg{asm.Memory, mask, x}, asm.NoReg
 	}
+	b.masked(in, mask)
 }
 
-// storeOne writes lane 0.
-func (e *machine) storeOne(dt dtype.DType, at asm.Mem, x lanes.Value) {
-	to := func(op asm.Op, bits uint16, r asm.Reg) {
-		e.Emit(asm.Inst{Op: op, Bits: bits, Args: [4]asm.Reg{asm.Memory, r}, Mem: at})
-	}
-	switch dt {
-	case dtype.F32, dtype.I32, dtype.U32:
-		to(asm.VMOVSS, 0, x.Lo)
-	case dtype.F64, dtype.I64, dtype.U64:
-		to(asm.VMOVSD, 0, x.Lo)
-	case dtype.U8, dtype.I8:
-		to(asm.MOV, 8, e.lane32(x.Lo, false))
-	case dtype.U16, dtype.I16:
-		to(asm.MOV, 16, e.lane32(x.Lo, false))
-	case dtype.Bool:
-		r := e.bitsOf(x.Lo)
-		e.integerImm(asm.AND, r, 1)
-		to(asm.MOV, 8, r)
-	case dtype.F16:
-		to(asm.MOV, 16, e.lane32(e.toHalf(x.Lo), false))
-	case dtype.BF16:
-		to(asm.MOV, 16, e.lane32(e.shiftRight(x.Lo, 16), false))
-	default:
-		if !mathematics.Coded(dt) {
-			lanes.Refuse("elements of %s", dt)
-		}
-		to(asm.MOV, 8, e.lane32(e.toCode(dt, x.Lo, false), false))
-	}
-}
+// narrowings are the instructions of AVX-512 that narrow lanes of 32 bits.
+var narrowings = perType{dtype.U8: asm.VPMOVDB, dtype.I8: asm.VPMOVDB, dtype.U16: asm.VPMOVDW, dtype.I16: asm.VPMOVDW,
+	dtype.F16: asm.VCVTPS2PH}
 
-// storeRun writes a run of elements.
-func (e *machine) storeRun(dt dtype.DType, at asm.Mem, x lanes.Value, mask asm.Reg) {
-	if x.Kind().Wide() {
-		if mask == asm.NoReg {
-			e.builder.store(at, x.Lo)
-			e.builder.store(e.beyond(at), x.Hi)
-			return
-		}
-		lo, hi := e.halves(mask, false)
-		e.storeWideMasked(lo, at, x.Lo)
-		e.storeWideMasked(hi, e.beyond(at), x.Hi)
-		return
-	}
-	if dt.Bits() == 32 {
-		if mask == asm.NoReg {
-			e.builder.store(at, x.Lo)
-		} else {
-			e.storeMasked(mask, at, x.Lo)
-		}
-		return
-	}
-	if mask != asm.NoReg {
-		if !e.isa.masks {
-			lanes.Refuse("a part of a vector of %s", dt)
-		}
-		r := e.prepared(dt, x.Lo)
-		in := asm.Inst{Op: asm.VPMOVDB, Bits: 512, Args: [4]asm.Reg{asm.Memory, r}, Mem: at, Mask: mask}
-		switch {
-		case dt == dtype.F16:
-			in.Op = asm.VCVTPS2PH
-		case dt.Bits() == 16:
-			in.Op = asm.VPMOVDW
-		}
-		e.Emit(in)
-		return
-	}
-	op, bits := asm.VMOVUPS, uint16(e.isa.lanes*dt.Bits())
-	if bits < 128 {
-		op, bits = asm.VMOVQ, 0
-	}
-	e.Emit(asm.Inst{Op: op, Bits: bits, Args: [4]asm.Reg{asm.Memory, e.narrowed(dt, x.Lo)}, Mem: at})
-}
-
-// prepared returns lanes of a narrow type whose lower bits are the elements, except for f16, for which there is an
-// instruction.
-func (e *machine) prepared(dt dtype.DType, r asm.Reg) asm.Reg {
-	switch dt {
-	case dtype.Bool:
-		return e.selectLanes(r, e.integer32(1), e.integer32(0))
-	case dtype.BF16: // values in registers are rounded already
-		return e.shiftRight(r, 16)
-	}
-	if mathematics.Coded(dt) {
-		return e.toCode(dt, r, false)
-	}
-	return r
-}
-
-// narrowed returns the elements of lanes of a narrow type, packed in the lowest bytes of a register.
-func (e *machine) narrowed(dt dtype.DType, x asm.Reg) asm.Reg {
-	r := e.prepared(dt, x)
+// packed returns the elements of lanes of a narrow type, in the lowest bytes of a register.
+func (b *builder) packed(dt dtype.DType, x asm.Reg) asm.Reg {
 	switch {
-	case dt == dtype.F16:
-		return e.two(asm.VCVTPS2PH, r)
-	case e.isa.masks && dt.Bits() == 16:
-		return e.two(asm.VPMOVDW, r)
-	case e.isa.masks:
-		return e.two(asm.VPMOVDB, r)
+	case b.isa.masks || dt == dtype.F16:
+		return b.two(narrowings[dt], x)
 	case dt.Bits() == 16:
-		return e.twoImm(asm.VPERMQ, e.three(asm.VPSHUFB, r, e.poolVector(lowWords)), 0x08)
+		return b.twoImm(asm.VPERMQ, b.three(asm.VPSHUFB, x, b.Vector(lowWords)), 0x08)
 	}
-	return e.three(asm.VPERMD, e.poolVector(firstAndFifth), e.three(asm.VPSHUFB, r, e.poolVector(lowBytes)))
-}
-
-// reaches reports whether all lanes of a vector of elements a step apart lie within a displacement.
-func (e *machine) reaches(dt dtype.DType, at asm.Mem, step int64) bool {
-	last := step*lanes.BytesOf(dt)*int64(e.isa.lanes) + int64(at.Disp)
-	return last == int64(int32(last))
-}
-
-// gatherNarrow reads elements of 8 or 16 bits a step apart, lane by lane.
-func (e *machine) gatherNarrow(dt dtype.DType, at asm.Mem, step int64) lanes.Value {
-	size := lanes.BytesOf(dt)
-	op := asm.VPINSRW
-	if size == 1 {
-		op = asm.VPINSRB
-	}
-	var parts []asm.Reg
-	for lane := range int64(e.isa.lanes) {
-		position := lane % (16 / size)
-		if position == 0 {
-			parts = append(parts, e.CopyOf(e.integer32(0)))
-		}
-		r := parts[len(parts)-1]
-		e.Emit(asm.Inst{Op: op, Args: [4]asm.Reg{r, r, asm.Memory}, Mem: at, Imm: position})
-		at.Disp += int32(step * size)
-	}
-	all := parts[0]
-	if len(parts) > 1 {
-		all = e.builder.vector()
-		e.Emit(asm.Inst{Op: asm.VINSERTI128, Bits: 256, Args: [4]asm.Reg{all, parts[0], parts[1]}, Imm: 1})
-	}
-	return e.extended(dt, e.two(extensions[dt], all))
-}
-
-// loadWide reads elements of 64 bits a step apart, lane by lane, which takes less time than a gather.
-func (e *machine) loadWide(dt dtype.DType, at asm.Mem, step int64) lanes.Value {
-	next := func() asm.Mem {
-		m := at
-		at.Disp += int32(step * 8)
-		return m
-	}
-	half := func() (all asm.Reg) {
-		for quarter := range e.isa.bits / 128 {
-			pair := e.builder.vector()
-			e.Emit(asm.Inst{Op: asm.VMOVQ, Args: [4]asm.Reg{pair, asm.Memory}, Mem: next()})
-			e.Emit(asm.Inst{Op: asm.VPINSRQ, Args: [4]asm.Reg{pair, pair, asm.Memory}, Mem: next(), Imm: 1})
-			if quarter == 0 {
-				all = pair
-				continue
-			}
-			joined := e.builder.vector()
-			e.Emit(asm.Inst{Op: asm.VINSERTF128, Bits: uint16(e.isa.bits), Args: [4]asm.Reg{joined, all, pair},
-				Imm: int64(quarter)})
-			all = joined
-		}
-		return all
-	}
-	v := lanes.Value{DType: dt, Lo: half()}
-	v.Hi = half()
-	return v
-}
-
-// scatterNarrow writes elements of 8 or 16 bits a step apart, lane by lane.
-func (e *machine) scatterNarrow(dt dtype.DType, at asm.Mem, step int64, x lanes.Value) {
-	size := lanes.BytesOf(dt)
-	op := asm.VPEXTRW
-	if size == 1 {
-		op = asm.VPEXTRB
-	}
-	all := e.narrowed(dt, x.Lo)
-	for lane := range int64(e.isa.lanes) {
-		position := lane % (16 / size)
-		if position == 0 && lane > 0 {
-			upper := e.builder.vector()
-			e.Emit(asm.Inst{Op: asm.VEXTRACTI128, Bits: 256, Args: [4]asm.Reg{upper, all}, Imm: 1})
-			all = upper
-		}
-		e.Emit(asm.Inst{Op: op, Args: [4]asm.Reg{asm.Memory, all}, Mem: at, Imm: position})
-		at.Disp += int32(step * size)
-	}
+	return b.three(asm.VPERMD, b.Vector(firstAndFifth), b.three(asm.VPSHUFB, x, b.Vector(lowBytes)))
 }
 
 // How bytes and words of 32-bit lanes come together: within each half of a vector, then across.
@@ -539,30 +95,367 @@ func twice(from ...byte) []byte {
 	return append(half[:16:16], half...)
 }
 
-// scatter writes elements of at most 32 bits a step apart, lane by lane.
-func (e *machine) scatter(buffer string, dt dtype.DType, offset sym.Expr, step int64, x lanes.Value) {
-	at := e.Address(buffer, offset)
-	switch {
-	case !e.reaches(dt, at, step):
-		e.scatterLanes(dt, e.scatteredAt(buffer, dt, offset), x, asm.NoReg)
-		return
-	case smallDtypes(dt):
-		e.scatterNarrow(dt, at, step, x)
+// LoadOne reads one element into all lanes.
+func (b *builder) LoadOne(dt dtype.DType, m asm.Mem) asm.Reg {
+	if dt.Bits() >= 32 {
+		r := b.NewVector()
+		b.Emit(asm.Inst{Op: sized(dt, asm.VBROADCASTSS, asm.VBROADCASTSD), Bits: uint16(b.isa.bits),
+			Args: [4]asm.Reg{r, asm.Memory}, Mem: m})
+		return r
+	}
+	x := b.General()
+	b.Emit(asm.Inst{Op: extended[dt], Bits: 32, Args: [4]asm.Reg{x, asm.Memory}, Mem: m})
+	if dt != dtype.F16 {
+		return b.Broadcast(dtype.I32, x)
+	}
+	r := b.NewVector()
+	b.Emit(asm.Inst{Op: asm.VMOVD, Args: [4]asm.Reg{r, x}})
+	return b.two(asm.VCVTPH2PS, b.two(asm.VPBROADCASTW, r))
+}
+
+// extended are the instructions that read a narrow element into a general register.
+var extended = perType{dtype.U8: asm.MOVZXB, dtype.I8: asm.MOVSXB, dtype.U16: asm.MOVZXW, dtype.I16: asm.MOVSXW,
+	dtype.F16: asm.MOVZXW}
+
+// StoreOne writes lane 0.
+func (b *builder) StoreOne(dt dtype.DType, m asm.Mem, x asm.Reg) {
+	if dt.Bits() >= 32 {
+		b.Emit(asm.Inst{Op: sized(dt, asm.VMOVSS, asm.VMOVSD), Args: [4]asm.Reg{asm.Memory, x}, Mem: m})
 		return
 	}
-	bytes := step * 4
-	for quarter := range e.isa.lanes / 4 {
-		part := x.Lo
-		if quarter > 0 {
-			op := asm.VEXTRACTF128
-			if e.isa.bits == 512 {
-				op = asm.VEXTRACTF32X4
+	if dt == dtype.F16 {
+		x = b.toHalf(x)
+	}
+	b.StoreBits(dt.Bits(), m, b.FirstLane(dtype.U32, x))
+}
+
+// StoreLane writes one lane.
+func (b *builder) StoreLane(dt dtype.DType, m asm.Mem, x asm.Reg, n int) {
+	if dt == dtype.I64 {
+		b.StoreWord(m, b.LaneNumber(dt, x, n))
+		return
+	}
+	r := b.General()
+	b.Emit(asm.Inst{Op: asm.VPEXTRD, Args: [4]asm.Reg{r, b.quarter(x, n/4)}, Imm: int64(n % 4)})
+	b.StoreBits(dt.Bits(), m, r)
+}
+
+// Apart reports whether all lanes of a vector of elements a step apart lie within a displacement.
+func (b *builder) Apart(dt dtype.DType, m asm.Mem, step int64) bool {
+	last := step*lanes.BytesOf(dt)*int64(b.isa.lanes) + int64(m.Disp)
+	return last == int64(int32(last))
+}
+
+// LoadApart reads elements of 8, 16 or 64 bits a step apart, lane by lane, which takes less time than a gather.
+func (b *builder) LoadApart(dt dtype.DType, m asm.Mem, step int64) (lo, hi asm.Reg) {
+	if dt == dtype.I64 {
+		half := int64(b.isa.lanes / 2)
+		lo = b.loadWide(m, step)
+		m.Disp += int32(half * step * 8)
+		return lo, b.loadWide(m, step)
+	}
+	size := lanes.BytesOf(dt)
+	op := asm.VPINSRW
+	if size == 1 {
+		op = asm.VPINSRB
+	}
+	var parts []asm.Reg
+	for lane := range int64(b.isa.lanes) {
+		position := lane % (16 / size)
+		if position == 0 {
+			parts = append(parts, b.CopyOf(b.repeated32(0)))
+		}
+		r := parts[len(parts)-1]
+		b.Emit(asm.Inst{Op: op, Args: [4]asm.Reg{r, r, asm.Memory}, Mem: m, Imm: position})
+		m.Disp += int32(step * size)
+	}
+	all := parts[0]
+	if len(parts) > 1 {
+		all = b.NewVector()
+		b.Emit(asm.Inst{Op: asm.VINSERTI128, Bits: 256, Args: [4]asm.Reg{all, parts[0], parts[1]}, Imm: 1})
+	}
+	return b.two(extensions[dt], all), asm.NoReg
+}
+
+// loadWide reads a register of elements of 64 bits a step apart.
+func (b *builder) loadWide(m asm.Mem, step int64) (all asm.Reg) {
+	next := func() asm.Mem {
+		at := m
+		m.Disp += int32(step * 8)
+		return at
+	}
+	for quarter := range b.isa.bits / 128 {
+		pair := b.NewVector()
+		b.Emit(asm.Inst{Op: asm.VMOVQ, Args: [4]asm.Reg{pair, asm.Memory}, Mem: next()})
+		b.Emit(asm.Inst{Op: asm.VPINSRQ, Args: [4]asm.Reg{pair, pair, asm.Memory}, Mem: next(), Imm: 1})
+		if quarter == 0 {
+			all = pair
+		} else {
+			all = b.vectorOf(asm.VINSERTF128, int64(quarter), all, pair)
+		}
+	}
+	return all
+}
+
+// StoreApart writes elements of at most 32 bits a step apart, lane by lane.
+func (b *builder) StoreApart(dt dtype.DType, m asm.Mem, step int64, x asm.Reg) {
+	size := lanes.BytesOf(dt)
+	if size < 4 {
+		x = b.packed(dt, x)
+	}
+	op, part := map[int64]asm.Op{1: asm.VPEXTRB, 2: asm.VPEXTRW, 4: asm.VEXTRACTPS}[size], x
+	for lane := range int64(b.isa.lanes) {
+		position := lane % (16 / size)
+		switch {
+		case position > 0 || lane == 0:
+		case size == 4:
+			part = b.quarter(x, int(lane/4))
+		default:
+			part = b.NewVector()
+			b.Emit(asm.Inst{Op: asm.VEXTRACTI128, Bits: 256, Args: [4]asm.Reg{part, x}, Imm: 1})
+		}
+		b.Emit(asm.Inst{Op: op, Args: [4]asm.Reg{asm.Memory, part}, Mem: m, Imm: position})
+		m.Disp += int32(step * size)
+	}
+}
+
+// quarter returns 128 bits of a vector.
+func (b *builder) quarter(x asm.Reg, n int) asm.Reg {
+	if n == 0 {
+		return x
+	}
+	if b.isa.bits == 512 {
+		return b.twoImm(asm.VEXTRACTF32X4, x, int64(n))
+	}
+	return b.twoImm(asm.VEXTRACTF128, x, int64(n))
+}
+
+// StorePacked writes the low 2 or 4 bits of all lanes side by side.
+func (b *builder) StorePacked(bits int, m asm.Mem, x asm.Reg) {
+	var places []byte
+	for i := range b.isa.lanes {
+		places = append(places, byte(i*bits%32), 0, 0, 0)
+	}
+	r := b.three(asm.VPSLLVD, x, b.Vector(places))
+	for _, n := range []int{2, 1} { // within each quarter of 512 bits
+		r = b.three(asm.VORPS, r, b.Exchanged(r, n))
+	}
+	half := func(r asm.Reg) asm.Reg {
+		upper := b.NewVector()
+		b.Emit(asm.Inst{Op: asm.VEXTRACTI128, Bits: 256, Args: [4]asm.Reg{upper, r}, Imm: 1})
+		return b.three(asm.VORPS, r, upper)
+	}
+	write := func(bits int, r asm.Reg) {
+		b.StoreBits(bits, m, b.FirstLane(dtype.U32, r))
+		m.Disp += 4
+	}
+	if b.isa.lanes == 8 {
+		write(8*bits, half(r))
+		return
+	}
+	lower, upper := half(r), half(b.upper(r))
+	if bits == 2 {
+		write(32, b.three(asm.VORPS, lower, upper))
+		return
+	}
+	write(32, lower)
+	write(32, upper)
+}
+
+// Prefetch reads memory into the first-level cache.
+func (b *builder) Prefetch(m asm.Mem) {
+	b.Emit(asm.Inst{Op: asm.PREFETCHT0, Args: [4]asm.Reg{asm.Memory}, Mem: m})
+}
+
+// Gather reads words of 32 bits, their indices counted in units of so many bytes.
+func (b *builder) Gather(m asm.Mem, index lanes.Value, scale uint8, mask asm.Reg) asm.Reg {
+	if index.DType == dtype.I32 {
+		return b.gatherBy(asm.VGATHERDPS, m, index.Lo, scale, mask)
+	}
+	lo, hi := b.halfMasks(mask)
+	if mask != asm.NoReg && !b.isa.masks { // of words
+		lo, hi = mask, b.upper(mask)
+	}
+	low := b.gatherBy(asm.VGATHERQPS, m, index.Lo, scale, lo)
+	return b.joined(low, b.gatherBy(asm.VGATHERQPS, m, index.Hi, scale, hi))
+}
+
+// GatherWide reads elements of 64 bits.
+func (b *builder) GatherWide(m asm.Mem, index lanes.Value, mask asm.Reg) (x, y asm.Reg) {
+	lo, hi := b.halfMasks(mask)
+	op, low, high := asm.VGATHERQPD, index.Lo, index.Hi
+	if index.DType == dtype.I32 {
+		op, high = asm.VGATHERDPD, b.upper(low)
+	}
+	return b.gatherBy(op, m, low, 8, lo), b.gatherBy(op, m, high, 8, hi)
+}
+
+// halfMasks is HalfMasks; NoReg, of all lanes, stays NoReg.
+func (b *builder) halfMasks(mask asm.Reg) (lo, hi asm.Reg) {
+	if mask == asm.NoReg {
+		return mask, mask
+	}
+	return b.HalfMasks(mask)
+}
+
+// gatherBy emits a gather instruction; lanes outside the mask are 0.
+func (b *builder) gatherBy(op asm.Op, m asm.Mem, index asm.Reg, scale uint8, mask asm.Reg) asm.Reg {
+	m.Index, m.Scale = index, scale
+	r := b.NewVector()
+	b.Assign(r, b.repeated32(0))
+	own := b.ownMask(mask)
+	in := asm.Inst{Op: op, Bits: uint16(b.isa.bits), Mem: m, Args: [4]asm.Reg{r, asm.Memory}}
+	if b.isa.masks {
+		in.Mask = own
+	} else {
+		in.Args[2] = own
+	}
+	b.Emit(in)
+	return r
+}
+
+// ownMask returns a copy of a mask (NoReg: of all lanes) for an instruction that clears it.
+func (b *builder) ownMask(mask asm.Reg) asm.Reg {
+	if mask == asm.NoReg {
+		mask = b.MaskOf(true)
+	}
+	return b.CopyOf(mask)
+}
+
+// Scatters reports whether there are instructions that write at indices.
+func (b *builder) Scatters() bool { return b.isa.masks }
+
+// Scatter writes lanes of 32 bits, and ScatterWide of 64, at indices.
+func (b *builder) Scatter(m asm.Mem, index lanes.Value, x, mask asm.Reg) {
+	if index.DType == dtype.I32 {
+		b.scatterBy(asm.VPSCATTERDD, m, index.Lo, 4, x, mask)
+		return
+	}
+	lo, hi := b.halfMasks(mask)
+	b.scatterBy(asm.VPSCATTERQD, m, index.Lo, 4, x, lo)
+	b.scatterBy(asm.VPSCATTERQD, m, index.Hi, 4, b.upper(x), hi)
+}
+func (b *builder) ScatterWide(m asm.Mem, index lanes.Value, x, y, mask asm.Reg) {
+	lo, hi := b.halfMasks(mask)
+	op, low, high := asm.VPSCATTERQQ, index.Lo, index.Hi
+	if index.DType == dtype.I32 {
+		op, high = asm.VPSCATTERDQ, b.upper(low)
+	}
+	b.scatterBy(op, m, low, 8, x, lo)
+	b.scatterBy(op, m, high, 8, y, hi)
+}
+
+// scatterBy emits a scatter instruction.
+func (b *builder) scatterBy(op asm.Op, m asm.Mem, index asm.Reg, scale uint8, x, mask asm.Reg) {
+	m.Index, m.Scale = index, scale
+	b.Emit(asm.Inst{Op: op, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{asm.Memory, x}, Mem: m, Mask: b.ownMask(mask)})
+}
+
+// mostSpread is the greatest step of elements of 32 bits that are read together with the elements between them.
+const mostSpread = 4
+
+// Spreads reports whether LoadSpread reads elements at a step.
+func (b *builder) Spreads(step int64, part bool) bool {
+	return b.isa.masks && -mostSpread <= step && step <= mostSpread && !(part && step < 0)
+}
+
+// LoadSpread reads elements of 32 bits at a small step, forward or backward; m is the lowest address. It reads as many
+// vectors as the step, which begin and end with a wanted element, and takes the wanted elements of each.
+//
+// With a mask (NoReg: all lanes) only its lanes' elements are touched; the step is then forward.
+func (e *machine) LoadSpread(m asm.Mem, step int64, mask asm.Reg) asm.Reg {
+	by, count := max(step, -step), int64(e.isa.lanes)
+	var all asm.Reg
+	for part := range by {
+		from := part * (count - 1)
+		address := m
+		address.Disp += int32(4 * from)
+		x := e.loadWanted(address, mask, by, from)
+		if part == 0 && by == 1 {
+			return e.three(asm.VPERMD, e.spreadIndex(step, 0, count), x)
+		} else if part == 0 {
+			all = x
+			continue
+		}
+		index := e.CopyOf(e.spreadIndex(step, from, count))
+		if part == 1 {
+			index = e.CopyOf(e.spreadPair(step))
+		}
+		e.Emit(asm.Inst{Op: asm.VPERMI2D, Bits: uint16(e.isa.bits), Args: [4]asm.Reg{index, all, x}})
+		all = index
+	}
+	return all
+}
+
+// loadWanted reads a vector of elements of 32 bits at at; with a mask, only the wanted elements, by apart, of which
+// the first is lane 0's and at is from elements after that.
+func (e *machine) loadWanted(at asm.Mem, mask asm.Reg, by, from int64) asm.Reg {
+	if mask == asm.NoReg {
+		return e.Load(dtype.I32, at, asm.NoReg)
+	}
+	wanted := func() asm.Reg { return e.spreadMask(mask, by, from) }
+	if mask == e.TailMask() {
+		key := fmt.Sprintf("k%d %d %d", mask, by, from)
+		once := e.Once(e.Strip.Depth, key, func() lanes.Ready { return lanes.Ready{Register: wanted()} })
+		return e.Load(dtype.I32, at, once.Register)
+	}
+	return e.Load(dtype.I32, at, wanted())
+}
+
+// spreadMask returns the mask of the elements, by apart, that the lanes of a mask want, for the vector that begins from
+// elements after lane 0's.
+func (e *machine) spreadMask(mask asm.Reg, by, from int64) asm.Reg {
+	pattern := int64(0)
+	for lane := range int64(e.isa.lanes) {
+		pattern |= 1 << (lane * by)
+	}
+	bits := e.General()
+	e.Emit(asm.Inst{Op: asm.PDEP, Bits: 64, Args: [4]asm.Reg{bits, e.LaneWord(dtype.I32, mask), e.Number(pattern)}})
+	if from > 0 {
+		e.Emit(asm.Inst{Op: asm.SHR, Bits: 64, Args: [4]asm.Reg{bits}, Imm: from})
+	}
+	r := e.maskRegister()
+	e.Emit(asm.Inst{Op: asm.KMOVW, Bits: 32, Args: [4]asm.Reg{r, bits}})
+	return r
+}
+
+// offsetOfLane returns the offset of a lane's element from the lowest one.
+func (e *machine) offsetOfLane(lane, step int64) int64 {
+	if step < 0 {
+		return (int64(e.isa.lanes) - 1 - lane) * -step
+	}
+	return lane * step
+}
+
+// spreadIndex returns, for each lane, the index of its element in a vector that begins from elements after the lowest.
+// A lane whose element lies before the vector keeps that of the first operand.
+func (e *machine) spreadIndex(step, from, lanes int64) asm.Reg {
+	var list []byte
+	for lane := range lanes {
+		at, from := e.offsetOfLane(lane, step), from
+		which := lane // the first operand's element
+		if at >= from && at < from+lanes {
+			which = at - from
+			if from > 0 {
+				which += lanes
 			}
-			part = e.twoImm(op, x.Lo, int64(quarter))
 		}
-		for i := range 4 {
-			e.Emit(asm.Inst{Op: asm.VEXTRACTPS, Args: [4]asm.Reg{asm.Memory, part}, Mem: at, Imm: int64(i)})
-			at.Disp += int32(bytes)
-		}
+		list = append(list, byte(which), 0, 0, 0)
 	}
+	return e.Vector(list)
+}
+
+// spreadPair returns, for each lane, the element of the first two vectors that it takes; any for lanes of later
+// vectors.
+func (e *machine) spreadPair(step int64) asm.Reg {
+	lanes := int64(e.isa.lanes)
+	var list []byte
+	for lane := range lanes {
+		at := e.offsetOfLane(lane, step)
+		if at >= lanes {
+			at = min(at-(lanes-1), lanes-1) + lanes
+		}
+		list = append(list, byte(at), 0, 0, 0)
+	}
+	return e.Vector(list)
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/weirml/weir/internal/codegen/regalloc"
+	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
 )
@@ -156,7 +157,7 @@ func (e *Emitter) branchOn(x loop.Expr, when bool, to regalloc.Label) {
 		e.Bind(stay)
 		return
 	}
-	e.JumpOnLane(e.Value(x).Lo, 0, when, to)
+	e.JumpOnSet(e.LaneWord(dtype.I32, e.Value(x).Lo), 0, when, to)
 }
 
 // compared splits the comparison of slack with 0 into one of rest with a number, the constant term, so that rest is

@@ -17,6 +17,8 @@ import (
 // computed before it, in the scope's head.
 type Emitter struct {
 	Machine
+	word     words
+	wide     wides
 	lanes    int   // of 32 bits in a vector
 	MostSums int64 // the most sums that are computed together: twice the latency of an addition, if registers allow
 	Kernel   *KernelEmitter
@@ -140,6 +142,7 @@ func (k *KernelEmitter) Memory(name string) *memory {
 func NewEmitter(m Machine, k *KernelEmitter, lanes int, sums int64) *Emitter {
 	e := &Emitter{Machine: m, lanes: lanes, MostSums: sums, Kernel: k, Names: map[sym.Name]Name{},
 		bound: map[string]binding{}}
+	e.word, e.wide = words{e}, wides{e}
 	for name, word := range k.dims {
 		e.Names[name] = nameOfWord(word)
 	}

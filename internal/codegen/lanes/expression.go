@@ -208,7 +208,7 @@ func (e *Emitter) replacements(x loop.Expr) (list string) {
 func (e *Emitter) expression(x loop.Expr) Value {
 	r, ok := x.(*loop.Ref)
 	if !ok {
-		return e.Expression(x)
+		return e.compute(x)
 	}
 	b, ok := e.bound[r.Name]
 	if !ok {

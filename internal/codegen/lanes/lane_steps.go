@@ -2,6 +2,7 @@ package lanes
 
 import (
 	"math"
+	"math/bits"
 	"slices"
 
 	"github.com/weirml/weir/internal/codegen/regalloc"
@@ -149,3 +150,6 @@ func (e *Emitter) factorApart(f sym.Factor) sym.Expr {
 	}
 	return first.FloorDiv(y).Add(more.FloorDiv(y))
 }
+
+// Log2 returns the binary logarithm of v, rounded down; 0 for v below 2.
+func Log2(v int64) int { return max(bits.Len64(uint64(max(v, 0)))-1, 0) }

@@ -48,7 +48,7 @@ func (e *Emitter) statement(s loop.Stmt) {
 	case *loop.Check:
 		e.check(s)
 	case *loop.Store:
-		e.Store(s)
+		e.store(s)
 	case *loop.When:
 		e.when(s)
 	case *loop.Local:
@@ -159,7 +159,7 @@ func (e *Emitter) check(s *loop.Check) {
 		Refuse("a check of u64 against %s", s.Min)
 	}
 	if !v.Uniform {
-		e.CheckLanes(s, v)
+		e.checkLanes(s, v)
 		return
 	}
 	r, low, high := e.WholeNumber(v), e.IntegerOf(s.Min), e.IntegerOf(s.Max)

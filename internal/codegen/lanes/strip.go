@@ -54,8 +54,8 @@ func (e *Emitter) vectorLoop(s *loop.For, start int64, extent sym.Expr) {
 	}
 	var many, tail Code
 	e.Names[s.Var] = Name{Depth: scope.Depth, replaced: true, value: sym.Var(first).Add(sym.Const(start))}
-	if n := e.StripsMoved(s); n > 1 && !(fixed && constant < n*width) {
-		e.MoveRun(s.Body[0].(*loop.Store))
+	if n := e.stripsMoved(s); n > 1 && !(fixed && constant < n*width) {
+		e.moveRun(s.Body[0].(*loop.Store))
 		many, strips = e.rebody(), n
 	} else if strips > 1 && !(fixed && constant < strips*width) {
 		many = strip(strips, regalloc.NoReg)
@@ -305,7 +305,7 @@ func (e *Emitter) combineLanes(list []reduction) {
 // Across combines the lanes of a value into all of them.
 func (e *Emitter) Across(op loop.BinaryOp, v Value) Value {
 	if v.Kind() == Flags {
-		return e.AcrossFlags(op, v)
+		return e.acrossFlags(op, v)
 	}
 	if v.Kind().Wide() {
 		v = e.Combine(op, Value{DType: v.DType, Lo: v.Lo, Hi: v.Lo}, Value{DType: v.DType, Lo: v.Hi, Hi: v.Hi})

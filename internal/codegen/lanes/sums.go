@@ -316,7 +316,7 @@ func (x *sumExpressions) check(v loop.Expr) {
 // constant returns a number in all lanes.
 func (x *sumExpressions) constant(c *loop.Const) Operand {
 	x.check(c)
-	return x.t.Repeated(x.t, c.Bits)
+	return x.t.RepeatedBits(x.t, c.Bits)
 }
 
 // unary emits a function of one operand for a vector of sums.
@@ -452,7 +452,7 @@ func (x *sumExpressions) choice(v *loop.Select) (regalloc.Reg, bool) {
 	yes, own := x.value(v.X)
 	no, also := x.value(v.Y)
 	to := t.result(yes, own)
-	t.Select(t, mask, to, yes, no)
+	t.SelectLanes(t, mask, to, yes, no)
 	if also {
 		t.Give(no)
 	}

@@ -35,7 +35,7 @@ func (x *sumExpressions) cast(v *loop.Cast) (regalloc.Reg, bool) {
 func (x *sumExpressions) converted(how Conversion, v loop.Expr) (regalloc.Reg, bool) {
 	r, own := x.value(v)
 	to := x.t.result(r, own)
-	x.t.Convert(x.t, how, to, r)
+	x.t.ConvertLanes(x.t, how, to, r)
 	return to, true
 }
 
@@ -73,7 +73,7 @@ func (x *sumExpressions) truncated(v loop.Expr) (regalloc.Reg, bool) {
 	to := t.result(r, own)
 	numbers := t.takeMask()
 	t.NumberLanes(t, numbers, r)
-	t.Convert(t, TowardZero, to, r)
+	t.ConvertLanes(t, TowardZero, to, r)
 	t.KeepLanes(t, numbers, to)
 	t.giveMask(numbers)
 	return to, true
@@ -83,7 +83,7 @@ func (x *sumExpressions) truncated(v loop.Expr) (regalloc.Reg, bool) {
 func (x *sumExpressions) quantise(q Quantised) (regalloc.Reg, bool) {
 	t := x.t
 	from, own := x.value(q.X)
-	all := func(v float32) Operand { return t.Repeated(t, uint64(math.Float32bits(v))) }
+	all := func(v float32) Operand { return t.RepeatedBits(t, uint64(math.Float32bits(v))) }
 	calculate := func(op loop.BinaryOp, to, x regalloc.Reg, y Operand) { t.Calculate(t, op, dtype.F32, to, x, y) }
 	r := regalloc.NoReg
 	if q.Rest == 0 {
@@ -105,9 +105,9 @@ func (x *sumExpressions) quantise(q Quantised) (regalloc.Reg, bool) {
 	}
 	calculate(loop.Max, r, r, all(q.Low-q.Zero))
 	calculate(loop.Min, r, r, all(q.High-q.Zero))
-	t.Convert(t, ToNearest, r, r)
+	t.ConvertLanes(t, ToNearest, r, r)
 	if q.Zero != 0 {
-		t.Calculate(t, loop.Add, dtype.I32, r, r, t.Repeated(t, uint64(uint32(int32(q.Zero)))))
+		t.Calculate(t, loop.Add, dtype.I32, r, r, t.RepeatedBits(t, uint64(uint32(int32(q.Zero)))))
 	}
 	if lost {
 		t.KeepLanes(t, numbers, r)

@@ -156,7 +156,7 @@ func (m *Term) merge() {
 // anyway, and the processor's own prefetching is fastest for them, except for narrow columns, whose widening leaves few
 // reads under way: these are fetched by narrowAhead.
 const (
-	cacheLine   = 64
+	cacheLine   = 64 // bytes
 	packedAhead = 1024
 	narrowAhead = 2048
 	fewestRows  = 3

@@ -22,8 +22,8 @@ type Tiles interface {
 	ReadsElements(f Elements) bool
 	WritesElements(f Elements) bool
 	// GroupOf returns how many consecutive steps of a sum of products of two types are added up at once, if the right
-	// operand has each column's steps side by side, and how many rows of sums that takes besides a tile's own; 0 steps if
-	// such products are not done by groups.
+	// operand has each column's steps side by side, and how many rows of sums that takes besides a tile's own; 0 steps
+	// if such products are not done by groups.
 	GroupOf(left, right, sums dtype.DType) (steps int64, more int)
 	// MostRows returns the most rows of a tile with so many vectors, and more rows of sums besides, that the registers
 	// hold with the operands of a round; 0 or less if they do not hold one row.
@@ -37,15 +37,15 @@ type Tiles interface {
 
 	// BeginTile begins the code of a tile. It sets t.Mask if the machine needs it for Part.
 	BeginTile(t *RegisterTile)
-	// Round adds the products of a round to the sums. BeginTerm comes before all rounds of a term, and EndTerm after them:
-	// between the two, the sums may be kept in another order, and further rows of sums in the registers after the tile's
-	// own (see GroupOf). All three may change all spare registers.
+	// Round adds the products of a round to the sums. BeginTerm comes before all rounds of a term, and EndTerm after
+	// them: between the two, the sums may be kept in another order, and further rows of sums in the registers after the
+	// tile's own (see GroupOf). All three may change all spare registers.
 	BeginTerm(t *RegisterTile, m *Term)
 	Round(t *RegisterTile, r *Round)
 	EndTerm(t *RegisterTile, m *Term)
 
-	// ReadRun reads a vector of adjacent elements, ReadOne reads one element into all lanes, and WriteRun writes a vector
-	// of elements. Numbers that are written as integers are within their range; floats are rounded.
+	// ReadRun reads a vector of adjacent elements, ReadOne reads one element into all lanes, and WriteRun writes a
+	// vector of elements. Numbers that are written as integers are within their range; floats are rounded.
 	ReadRun(t *RegisterTile, f Elements, to regalloc.Reg, at regalloc.Mem, part bool)
 	ReadOne(t *RegisterTile, f Elements, to regalloc.Reg, at regalloc.Mem)
 	WriteRun(t *RegisterTile, f Elements, at regalloc.Mem, x regalloc.Reg, part bool)
@@ -54,29 +54,29 @@ type Tiles interface {
 
 	// Lanes of sums and of types of their size. to may be x, or another operand.
 	ClearLanes(t *RegisterTile, r regalloc.Reg)
-	// Repeated returns a number with these bits in every lane.
-	Repeated(t *RegisterTile, bits uint64) Operand
+	// RepeatedBits returns a number with these bits in every lane.
+	RepeatedBits(t *RegisterTile, bits uint64) Operand
 	SetLanes(t *RegisterTile, to regalloc.Reg, x Operand)
 	// Calculate makes to x op y, for Add, Sub, Mul, Div (floats), Min and Max; for Min and Max see Sums.Second. AddTimes
 	// adds the product of two vectors of f32 to another, rounded once.
 	Calculate(t *RegisterTile, op loop.BinaryOp, dt dtype.DType, to, x regalloc.Reg, y Operand)
 	AddTimes(t *RegisterTile, to, x regalloc.Reg, y Operand)
-	// Apply makes to a function of floats: Neg, Abs, Sqrt, Round, Floor or Ceil. Convert is between f32 and i32; what it
-	// makes of NaN, and of numbers that do not fit, is the machine's.
+	// Apply makes to a function of floats: Neg, Abs, Sqrt, Round, Floor or Ceil. ConvertLanes is between f32 and i32;
+	// what it makes of NaN, and of numbers that do not fit, is the machine's.
 	Apply(t *RegisterTile, op loop.UnaryOp, dt dtype.DType, to, x regalloc.Reg)
-	Convert(t *RegisterTile, how Conversion, to, x regalloc.Reg)
-	// Masks of lanes, see Sums.Masks: of floats for which a comparison holds, or that are not NaN. Select makes to the
-	// lanes of yes that are in the mask, and the others of no. KeepLanes makes the lanes that are not in the mask 0.
+	ConvertLanes(t *RegisterTile, how Conversion, to, x regalloc.Reg)
+	// Masks of lanes, see Sums.Masks: of floats for which a comparison holds, or that are not NaN. SelectLanes makes to
+	// the lanes of yes that are in the mask, and the others of no. KeepLanes makes the lanes that are not in the mask 0.
 	CompareLanes(t *RegisterTile, op loop.BinaryOp, mask, x, y regalloc.Reg)
 	NumberLanes(t *RegisterTile, mask, x regalloc.Reg)
-	Select(t *RegisterTile, mask, to, yes, no regalloc.Reg)
+	SelectLanes(t *RegisterTile, mask, to, yes, no regalloc.Reg)
 	KeepLanes(t *RegisterTile, mask, r regalloc.Reg)
 	// MaskRegister returns a new virtual register of class Mask; it is not called on machines without them.
 	MaskRegister() regalloc.Reg
 
-	// TurnFour transposes four registers of 32-bit lanes, in blocks of 4 × 4: group l of four lanes of the i-th result has
-	// lane 4·l+i of each. The results are in four of the given registers, spare included; free is the fifth. StoreFour
-	// writes the first count lanes of a group; mask is FourMask's for the count, and free may be changed.
+	// TurnFour transposes four registers of 32-bit lanes, in blocks of 4 × 4: group l of four lanes of the i-th result
+	// has lane 4·l+i of each. The results are in four of the given registers, spare included; free is the fifth.
+	// StoreFour writes the first count lanes of a group; mask is FourMask's for the count, and free may be changed.
 	TurnFour(t *RegisterTile, rows [4]regalloc.Reg, spare regalloc.Reg) (out [4]regalloc.Reg, free regalloc.Reg)
 	FourMask(t *RegisterTile, count int) regalloc.Reg
 	StoreFour(t *RegisterTile, at regalloc.Mem, x regalloc.Reg, group int64, count int, mask, free regalloc.Reg)
@@ -92,7 +92,8 @@ type Sums struct {
 	Bytes     int64 // of a vector
 	Registers int   // the machine's vector registers
 	Masks     bool  // masks of lanes are in registers of class Mask; else in vector registers
-	// Second: Min and Max give their second operand if either is NaN, or both are zeros; else NaN, and −0 is less than 0.
+	// Second: Min and Max give their second operand if either is NaN, or both are zeros; else NaN, and −0 is less than
+	// 0.
 	Second bool
 	Half   *Sums // vectors half as long, if they take half the time; else nil
 }
@@ -113,8 +114,8 @@ func (f Elements) Size() int64 { return int64(f.In.Bits()/8) * max(f.Group, 1) }
 // Narrow reports whether elements are smaller than their lanes.
 func (f Elements) Narrow() bool { return f.Size() < int64(f.As.Bits()/8) }
 
-// Operand is an operand of an instruction on lanes: a register, or else what Repeated returned, or a full vector in
-// memory of the type of the result.
+// Operand is an operand of an instruction on lanes: a register, or else what RepeatedBits returned, or a full vector
+// in memory of the type of the result.
 type Operand struct {
 	Register regalloc.Reg
 	At       regalloc.Mem

@@ -169,7 +169,34 @@ func (t *turning) block(e *Emitter, list []loop.Stmt) {
 	e.bound, e.Names = bound, names
 	for _, stmt := range list {
 		if store, is := stmt.(*loop.Store); is && rows[store] != nil {
-			e.StoreTurned(store, rows[store])
+			e.storeTurned(store, rows[store])
 		}
 	}
+}
+
+// storeTurned stores registers as columns; in an incomplete strip only its columns.
+func (e *Emitter) storeTurned(s *loop.Store, rows []regalloc.Reg) {
+	m := e.Kernel.Memory(s.To)
+	p := e.TakeApart(e.Simpler(e.Resolve(m.Offset(s.Index))))
+	if !IsZero(p.Rest) || IsZero(p.Step) {
+		Refuse("columns without a constant distance")
+	}
+	at, step := e.Address(s.To, p.Base), e.IntegerOf(p.Step.Mul(sym.Const(BytesOf(m.DType))))
+	begin := e.AddressOf(at)
+	columns := e.Transposed(rows)
+	bits, end := regalloc.NoReg, e.Label()
+	if tail := e.TailMask(); tail != regalloc.NoReg {
+		bits = e.LaneWord(dtype.I32, tail)
+	}
+	scope := e.Open(nil)
+	for i, x := range columns {
+		if bits != regalloc.NoReg {
+			e.JumpOnSet(bits, i, false, end)
+		}
+		e.storeRun(m.DType, regalloc.Mem{Base: begin}, Value{DType: m.DType, Lo: x}, regalloc.NoReg)
+		e.Integer(Add, begin, step)
+	}
+	body := e.Close()
+	e.Place(scope, body)
+	e.Bind(end)
 }

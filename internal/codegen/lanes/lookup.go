@@ -1,16 +1,14 @@
-package amd64
+package lanes
 
 import (
 	"math"
 
-	"github.com/weirml/weir/internal/codegen/lanes"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
 )
 
 // A weight of few bits becomes a number by an expression such as convert(word & 15) − 8, in three instructions. It has
-// at most sixteen values, which one register of AVX-512 holds: VPERMPS selects them by the low four bits of each lane
-// of the word. A register of AVX2 holds eight.
+// at most sixteen values, which a machine with enough entries looks up by the low four bits of each lane of the word.
 
 // lookedUp is an f32 expression of the low bits of an integer as one read of a table.
 type lookedUp struct {
@@ -24,7 +22,7 @@ func lookedUpOf(x loop.Expr, most int) (l lookedUp, ok bool) {
 	switch x := x.(type) {
 	case *loop.Cast:
 		and, isAnd := x.X.(*loop.Binary)
-		if x.Type != dtype.F32 || !isAnd || and.Op != loop.And || lanes.Kinds[and.DType()] != lanes.Integers {
+		if x.Type != dtype.F32 || !isAnd || and.Op != loop.And || Kinds[and.DType()] != Integers {
 			return l, false
 		}
 		word, mask := and.X, constantOf(and.Y)
@@ -76,15 +74,15 @@ func constantOf(x loop.Expr) *loop.Const {
 }
 
 // lookedUp emits an expression as a read of a table in one register; false if it cannot be.
-func (e *machine) lookedUp(x loop.Expr) (lanes.Value, bool) {
-	l, ok := lookedUpOf(x, e.isa.lanes)
+func (e *Emitter) lookedUp(x loop.Expr) (Value, bool) {
+	l, ok := lookedUpOf(x, e.Entries())
 	if !ok {
-		return lanes.Value{}, false
+		return Value{}, false
 	}
 	word := e.Value(l.word)
 	table := make([]uint32, len(l.table))
 	for i, v := range l.table {
 		table[i] = math.Float32bits(v)
 	}
-	return lanes.Value{DType: dtype.F32, Uniform: word.Uniform, Lo: e.lookupIn(table, word.Lo)}, true
+	return Value{DType: dtype.F32, Uniform: word.Uniform, Lo: e.Lookup(table, word.Lo)}, true
 }
