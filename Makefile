@@ -43,13 +43,13 @@ demo: build ## build the command and run it on the digits
 
 .PHONY: test
 test: SHORT := -short
-test: fresh format vet weirvet metrics serve beam arm64 conformance python ## all tests on this system, long ones in a short form
+test: fresh format vet weirvet metrics serve beam parquet arm64 conformance python ## all tests on this system, long ones in a short form
 	@$(GO) run ./internal/lint/leftout -say $(ENDINGS)
 	@echo "== all tests passed; make test-all runs the long forms, other systems, drivers and Pythons, and PyTorch"
 
 # Disk for PyTorch, and an hour or more, are needed.
 .PHONY: test-all
-test-all: fresh format vet weirvet metrics serve serve-all beam arm64 cross test-386 test-wasm test-race second-driver conformance python torch engines-all pythons ## every test there is, whole
+test-all: fresh format vet weirvet metrics serve serve-all beam parquet arm64 cross test-386 test-wasm test-race second-driver conformance python torch engines-all pythons ## every test there is, whole
 	@$(GO) run ./internal/lint/leftout -say $(ENDINGS)
 	@echo "   longer runs, each of which has a short form that ran: docs/robustness.md, CONTRIBUTING.md"
 	@echo "== all tests passed"
@@ -87,6 +87,7 @@ weirvet: | .cache ## the leak finder: its tests, then its verdict on this reposi
 	@cd metrics && $(GO) vet -vettool=../.cache/weirvet ./...
 	@cd serve && $(GO) vet -vettool=../.cache/weirvet ./...
 	@cd beam && $(GO) vet -vettool=../.cache/weirvet ./...
+	@cd parquet && $(GO) vet -vettool=../.cache/weirvet ./...
 
 # metrics is a module of its own too: its go.work builds it against this repository.
 .PHONY: metrics
@@ -142,6 +143,12 @@ beam: ## inference on Apache Beam: the module's tests, on the runner Prism
 	@echo "== beam"
 	@cd beam && $(GO) vet ./... && $(GO) test $(SHORT) ./...
 
+# parquet is a module of its own too.
+.PHONY: parquet
+parquet: ## the command with the rows of Parquet files: the module's tests
+	@echo "== parquet"
+	@cd parquet && $(GO) vet ./... && $(GO) test $(SHORT) ./...
+
 # SwiftShader, of Debian's chromium-common, has other limits, other types and another compiler than the first driver.
 SWIFTSHADER := /usr/lib/chromium/vk_swiftshader_icd.json
 
@@ -187,13 +194,13 @@ arm64: | .cache ## machine code for arm64, and the inner rooms, on processors th
 	emulated neoverse-n1 "dotprod fp16 neon" $(ARM64_CODE); \
 	emulated cortex-a53 "neon" $(ARM64_CODE) $(ARM64_ROOMS)
 
-# A 386 program runs on Linux for amd64. internal/lint reads sources, and conformance runs code that other tests run too: neither
-# depends on the size of integers.
+# A 386 program runs on Linux for amd64. internal/lint reads sources, and conformance and command run code that other tests run too:
+# they do not depend on the size of integers.
 .PHONY: test-386
 test-386: ## the unit tests of the inner rooms with 32-bit integers
 	@if [ "$$($(GO) env GOHOSTOS)/$$($(GO) env GOHOSTARCH)" = linux/amd64 ]; then \
 		echo "== go test, linux/386"; \
-		GOARCH=386 $(GO) test -timeout 30m $$($(GO) list ./internal/... | grep -v -e /internal/lint -e /internal/conformance); \
+		GOARCH=386 $(GO) test -timeout 30m $$($(GO) list ./internal/... | grep -v -e /internal/lint -e /internal/conformance -e /internal/command); \
 	else \
 		echo "== go test, linux/386: left out, this system does not run 386 programs"; \
 	fi

@@ -40,7 +40,7 @@ func (f *eachFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.inputs, "each", "",
 		"run the model on each of these, and write the results into the folder --output in parts, which a further try does "+
 			"not compute again: the files of a folder or a 'pattern', the lines of a .jsonl or .txt file, or the rows of a "+
-			".npy or .npz file")
+			".npy or .npz file, or of .parquet files in weir-parquet")
 	flags.Var(from(&f.rows, 0, 0), "rows",
 		"with --each: the most rows that a run joins (default 32, or as many as --budget allows)")
 	flags.Var(from(&f.part, 1, resultsOfPart), "part", "with --each: the elements whose results are in one file")

@@ -305,11 +305,19 @@ var rooms = []Room{
 			"github.com/apache/beam/sdks/v2/go/pkg/beam/transforms/stats",
 			"github.com/apache/beam/sdks/v2/go/pkg/beam/x/beamx"}},
 
+	// A module of its own, so that programs that import Weir do not depend on compressions. Its tests start the command.
+	{Floor: 13, Name: "parquet", Purpose: "the command weir with the rows of Parquet files",
+		May: []string{"weir", "command", "offline", "tensor", "mem"},
+		Modules: []string{"os/exec", "github.com/parquet-go/parquet-go/format",
+			"github.com/parquet-go/parquet-go/deprecated", "github.com/parquet-go/parquet-go/encoding/thrift",
+			"github.com/andybalholm/brotli", "github.com/klauspost/compress/snappy",
+			"github.com/klauspost/compress/zstd", "github.com/pierrec/lz4/v4"}},
+
 	{Floor: 14, Name: "lint", Purpose: "this table, and the tests that enforce it"},
 }
 
 // ownModules are the folders of other modules in this repository that are rooms, and held to the same rules.
-var ownModules = []string{"beam", "cmd/weirvet", "metrics", "serve"}
+var ownModules = []string{"beam", "cmd/weirvet", "metrics", "parquet", "serve"}
 
 // below in May stands for every room on a lower floor.
 const below = "*"

@@ -239,6 +239,8 @@ func TestRefuse(t *testing.T) {
 		{"cmd/weir", Module + "/cmd/weirvet/leak", code, false},
 		{"beam", Module + "/batch", code, true},
 		{"beam", us + "session", code, false},
+		{"parquet/cmd/weir-parquet", us + "command", code, true},
+		{"parquet", us + "session", code, false},
 		{"metrics", Module, code, true},
 		{"metrics", us + "mem", code, false},
 		{"metrics", "github.com/prometheus/client_golang/prometheus", code, true},

@@ -26,7 +26,7 @@ type Element struct {
 	Index int64
 	Name  string // of the file, relative to its folder; "" of others
 
-	// Arrays are the row of each array, by the array's name, of an element that is a row; nil of others.
+	// Arrays are one row of each array, whose first axis is 1, by the array's name; nil if the element is no row.
 	Arrays map[string]*tensor.Tensor
 	// Err is the reason why an element has no values: it fails.
 	Err error

@@ -35,9 +35,10 @@ func TestReaders(t *testing.T) {
 	for _, name := range []string{"data/b.rows", "data/a.ROWS", "data/_SUCCESS", "mixed/a.rows", "mixed/b.json"} {
 		write(t, filepath.Join(folder, name), nil)
 	}
-	ids, x := tensor.Of[int64](0, 1, 2), tensor.Of[float32](1, 2, 3, 4, 5, 6)
-	unfolded := tensor.Must(x.Reshape(3, 2))
-	rows := given{{Arrays: map[string]*tensor.Tensor{"ids": ids, "x": unfolded}}, {Err: errors.New("a null")},
+	ids := tensor.Must(tensor.FromSlice([]int64{0, 1, 2}, 1, 3))
+	x := tensor.Must(tensor.FromSlice([]float32{1, 2, 3, 4, 5, 6}, 1, 6))
+	rows := given{{Arrays: map[string]*tensor.Tensor{"ids": ids, "x": tensor.Must(x.Reshape(1, 3, 2))}},
+		{Err: errors.New("a null")},
 		{Arrays: map[string]*tensor.Tensor{"ids": ids}}}
 	var got []string
 	readers := Readers{".rows": func(names []string) (Source, error) {
@@ -64,12 +65,12 @@ func TestReaders(t *testing.T) {
 		t.Errorf("the results are %v", y)
 	}
 	info := weir.Info{Shape: []weir.Extent{{Dim: "n"}, {Size: 3}, {Size: 2}}}
-	for rank, array := range map[int]*tensor.Tensor{2: x, 1: ids} {
+	for rank, array := range map[int]*tensor.Tensor{3: x, 2: ids} {
 		if r := unfoldedRank(array, info); r != rank {
 			t.Errorf("a row of %d elements has the rank %d", array.Len(), r)
 		}
 	}
-	if info.Shape[2] = (weir.Extent{Dim: "m"}); unfoldedRank(x, info) != 1 {
+	if info.Shape[2] = (weir.Extent{Dim: "m"}); unfoldedRank(x, info) != 2 {
 		t.Error("a flat row has got a shape that nobody knows")
 	}
 }

@@ -168,10 +168,10 @@ func (e *Element) inputs(infos []weir.Info) (in weir.Inputs, err error) {
 // unfolded gives a row that is a flat list the shape of the input's row, if the row has several axes of known extents
 // and as many elements.
 func unfolded(array *tensor.Tensor, info weir.Info) *tensor.Tensor {
-	if array.Rank() != 1 || len(info.Shape) < 3 {
+	if array.Rank() != 2 || len(info.Shape) < 3 {
 		return array
 	}
-	var shape []int64
+	shape := []int64{array.Shape()[0]}
 	for _, e := range info.Shape[1:] {
 		if e.Dim != "" {
 			return array
