@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/weirml/weir/internal/dtype"
@@ -145,8 +146,27 @@ func FreeDims(k *Kernel) []sym.Name {
 			visit(e)
 		}
 	}
+	for _, e := range k.Meaning.integers() {
+		visit(e)
+	}
 	WalkIntegers(k.Body, visit)
 	return sym.Sorted(free)
+}
+
+// integers returns the symbolic integers among a meaning's attributes; m may be nil.
+func (m *Meaning) integers() (list []sym.Expr) {
+	if m == nil {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.Attrs)) {
+		switch v := m.Attrs[name].(type) {
+		case sym.Expr:
+			list = append(list, v)
+		case []sym.Expr:
+			list = append(list, v...)
+		}
+	}
+	return list
 }
 
 // integerNames returns the loop variables and checked values that body declares, in their printed order.

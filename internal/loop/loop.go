@@ -188,12 +188,21 @@ const (
 // order of the argument block. Work counts the operations that its results need; 0 if the loops do no others. Loops may
 // do more operations: for padding, for absent weights, or because of their algorithm.
 type Kernel struct {
-	Name   string
-	Params []*Param
-	Dims   []sym.Name
-	Body   []Stmt
-	Source string
-	Work   sym.Expr
+	Name    string
+	Params  []*Param
+	Dims    []sym.Name
+	Body    []Stmt
+	Source  string
+	Work    sym.Expr
+	Meaning *Meaning // nil if the kernel does not state it
+}
+
+// Meaning states what a kernel computes as a whole, so that a scheduler can replace its loops by others: an operator
+// with its attributes, applied to the parameters that the kernel reads. Its results are the other parameters. Whoever
+// changes the loops removes it.
+type Meaning struct {
+	Op    string
+	Attrs map[string]any // as ir.Attrs; symbolic values stay symbolic
 }
 
 // Param is a formal parameter, bound to a buffer at launch. Strides are in elements; nil means row-major.

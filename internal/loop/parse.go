@@ -50,6 +50,9 @@ func (p *parser) kernel() *Kernel {
 	if p.accept("work") {
 		k.Work = p.integer()
 	}
+	if p.accept("means") {
+		k.Meaning = &Meaning{Op: p.quoted(), Attrs: p.attributes()}
+	}
 	k.Source = p.source()
 	rest := p.Rest()
 	for _, o := range like {

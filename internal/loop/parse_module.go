@@ -306,15 +306,21 @@ func (p *parser) host() Step {
 	p.expect("->")
 	h.Out = p.bufferList()
 	if p.Is("{") {
-		h.Attrs = map[string]any{}
-		p.list("{", "}", func() {
-			name := p.name()
-			p.expect("=")
-			h.Attrs[name] = p.attribute()
-		})
+		h.Attrs = p.attributes()
 	}
 	h.Source = p.source()
 	return h
+}
+
+// attributes reads { name = attribute, … }.
+func (p *parser) attributes() map[string]any {
+	attrs := map[string]any{}
+	p.list("{", "}", func() {
+		name := p.name()
+		p.expect("=")
+		attrs[name] = p.attribute()
+	})
+	return attrs
 }
 
 // attribute reads a type word and a value of that type.

@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strconv"
@@ -72,6 +73,9 @@ func (p *printer) kernel(k *Kernel) {
 		strings.Join(dims, ", "))
 	if !k.Work.Equal(sym.Const(0)) {
 		line += " work " + k.Work.String()
+	}
+	if m := k.Meaning; m != nil {
+		line += " means " + strconv.Quote(m.Op) + cmp.Or(formatAttributes(m.Attrs), " {}")
 	}
 	p.Block(line+source(k.Source), func() { p.body(k.Body) })
 }

@@ -139,15 +139,8 @@ func (p *printer) step(s Step) {
 		}
 		p.Line("launch %s%s%s%s", text.GlobalName(s.Kernel.Name), formatBuffers(s.Args), device, source(s.Source))
 	case *Host:
-		attrs := ""
-		if s.Attrs != nil {
-			var list []string
-			for _, name := range slices.Sorted(maps.Keys(s.Attrs)) {
-				list = append(list, text.Name(name)+" = "+formatAttribute(s.Attrs[name]))
-			}
-			attrs = " {" + strings.Join(list, ", ") + "}"
-		}
-		p.Line("host %s%s -> %s%s%s", strconv.Quote(s.Op), formatBuffers(s.In), formatBuffers(s.Out), attrs, source(s.Source))
+		p.Line("host %s%s -> %s%s%s", strconv.Quote(s.Op), formatBuffers(s.In), formatBuffers(s.Out),
+			formatAttributes(s.Attrs), source(s.Source))
 	case *Bind:
 		from := s.Value.String()
 		if s.From != nil {
@@ -185,6 +178,18 @@ func (p *printer) step(s Step) {
 	default:
 		p.Line("unknown %T", s)
 	}
+}
+
+// formatAttributes returns attributes in braces, sorted by name; nothing for nil.
+func formatAttributes(attrs map[string]any) string {
+	if attrs == nil {
+		return ""
+	}
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(attrs)) {
+		list = append(list, text.Name(name)+" = "+formatAttribute(attrs[name]))
+	}
+	return " {" + strings.Join(list, ", ") + "}"
 }
 
 // nested writes a list of steps, indented.

@@ -244,6 +244,9 @@ func (w *writer) kernel(name string, dims []sym.Name) *Kernel {
 		}
 		k.Params = append(k.Params, p)
 	}
+	if w.pick(3) == 0 {
+		k.Meaning = &Meaning{Op: w.text(), Attrs: map[string]any{"axis": w.attribute(), "odd name": w.attribute()}}
+	}
 	k.Body = w.body(3)
 	return k
 }
@@ -410,6 +413,12 @@ func normal(v reflect.Value) any {
 			list = append(list, normal(v.Index(i)))
 		}
 		return list
+	case reflect.Map: // attributes
+		texts := map[string]any{}
+		for _, name := range v.MapKeys() {
+			texts[name.String()] = formatAttribute(v.MapIndex(name).Interface())
+		}
+		return texts
 	case reflect.Struct:
 		if e, ok := v.Interface().(sym.Expr); ok {
 			return e.String()

@@ -179,6 +179,7 @@ func (v *verifier) signature() {
 			v.integers(p.Strides, dimName)
 		}
 	}
+	v.integers(v.kernel.Meaning.integers(), dimName)
 }
 
 // buffer declares a parameter or a local.

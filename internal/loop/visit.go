@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/weirml/weir/internal/sym"
@@ -291,7 +292,8 @@ func (r *Rewrite) bound(name sym.Name) sym.Name {
 
 // Kernel returns a copy of a kernel. Dims do not change: if Integer changes them, set them by FreeDims.
 func (r *Rewrite) Kernel(k *Kernel) *Kernel {
-	c := &Kernel{Name: k.Name, Dims: slices.Clone(k.Dims), Source: k.Source, Work: r.Int(k.Work), Body: r.Body(k.Body)}
+	c := &Kernel{Name: k.Name, Dims: slices.Clone(k.Dims), Source: k.Source, Work: r.Int(k.Work), Body: r.Body(k.Body),
+		Meaning: r.meaning(k.Meaning)}
 	for _, p := range k.Params {
 		c.Params = append(c.Params, &Param{Name: r.name(p.Name), Access: p.Access, DType: p.DType, Shape: r.Ints(p.Shape),
 			Strides: r.Ints(p.Strides)})
@@ -299,7 +301,24 @@ func (r *Rewrite) Kernel(k *Kernel) *Kernel {
 	return c
 }
 
-// Clone returns a deep copy; only symbolic integers are shared.
+// meaning returns a copy of a meaning.
+func (r *Rewrite) meaning(m *Meaning) *Meaning {
+	if m == nil {
+		return nil
+	}
+	c := &Meaning{Op: m.Op, Attrs: maps.Clone(m.Attrs)}
+	for name, v := range c.Attrs {
+		switch v := v.(type) {
+		case sym.Expr:
+			c.Attrs[name] = r.Int(v)
+		case []sym.Expr:
+			c.Attrs[name] = r.Ints(v)
+		}
+	}
+	return c
+}
+
+// Clone returns a deep copy; only symbolic integers, and attributes of other kinds, are shared.
 func (k *Kernel) Clone() *Kernel { return (&Rewrite{}).Kernel(k) }
 
 // Substitute returns a copy of body with names of symbolic integers replaced by their values. The names must not be
