@@ -5,8 +5,11 @@ import (
 
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/ops"
 	"github.com/weirml/weir/internal/pass"
 	"github.com/weirml/weir/internal/schedule"
+	"github.com/weirml/weir/internal/schedule/recipes"
+	"github.com/weirml/weir/internal/sym"
 )
 
 // PassRow is one pass over ir.
@@ -141,7 +144,7 @@ var Passes = []PassRow{
 		return o.Precision == dtype.BF16 && o.Machine.Dot.BF16 > 1
 	}, Blocks: instead{off: true},
 		Why: "after winograd, whose convolutions stay in f32: they take less time so than in bf16"},
-	{Name: "beside", Run: pass.Beside, After: []string{"winograd", "brain"}, Blocks: instead{off: true},
+	{Name: "beside", Run: beside, After: []string{"winograd", "brain"}, Blocks: instead{off: true},
 		Why: "after winograd and brain, which read weights as layout leaves them; it takes the other convolutions"},
 	{Name: "transposes-layout", Run: pass.Transposes, After: []string{"layout"},
 		Why: "after layout, whose transposes may meet others"},
@@ -155,6 +158,13 @@ var Passes = []PassRow{
 }
 
 func init() { checkOrder(Passes) }
+
+// beside is pass.Beside with the costs of the recipes.
+func beside(m *ir.Module) error {
+	return pass.Beside(m, func(w ops.Window, x, out []sym.Expr) int64 {
+		return recipes.BesideAxes(recipes.Window(w), x, out)
+	})
+}
 
 // checkOrder panics if a pass is not after or before the passes that it names.
 func checkOrder(rows []PassRow) {

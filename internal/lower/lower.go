@@ -332,7 +332,7 @@ func (l *lowering) launch(n *ir.Node, def *ops.Def, low ops.Lowering, steps *[]l
 		step.Args = append(step.Args, l.buffers[v])
 	}
 	if !l.idle(n) {
-		low.Build(nest, n)
+		low.Lower(nest, n)
 	}
 	nest.Finish()
 	if nest.Kernel.Work = loop.CostOf(nest.Kernel).Operations; def.Work != nil {

@@ -83,6 +83,18 @@ func filter[T any](n *ir.Node, list []T) []T {
 	return unpermuted(list, weightsLast(len(list), n.Op.Name() == "convolution_transpose"))
 }
 
+// unfilter reorders a list over [O, I, k…] to the axes that a convolution's weights have.
+func unfilter[T any](n *ir.Node, list []T) []T {
+	if !Last(n) {
+		return list
+	}
+	list = permuted(list, weightsLast(len(list), false))
+	if axes := besideOf(n); axes > 0 {
+		list = permuted(list, WeightsBeside(len(list), axes))
+	}
+	return list
+}
+
 // unplanar reorders a list over [N, C, d…] to the axes that the node has.
 func unplanar[T any](n *ir.Node, list []T) []T {
 	if !Last(n) {

@@ -17,20 +17,9 @@ import (
 func init() {
 	define(&Def{Op: "convolution", WantsLast: true, Last: windowLast, Products: convolutionProducts, Cost: convolutionCost,
 		rows: windowRows, Grad: convolutionGrad, Shape: convolutionShape, Mean: convolutionMean, Work: convolutionWork,
-		Samples: convolutionSamples,
-		Lowerings: []Lowering{
-			{Name: "sums", Blocks: true, When: channelsFirst, Build: convolutionSums},
-			{Name: "pointwise", Separate: true, When: both(channelsFirst, convolutionIsPointwise), Build: convolutionPointwise},
-			{Name: "planes", When: both(channelsFirst, convolutionIsPlanes), Build: convolutionPlanes},
-			{Name: "beside", When: convolutionIsBeside, Build: convolutionBeside},
-			{Name: "strips", When: convolutionIsStrips, Build: convolutionStrips},
-			{Name: "bands", When: convolutionIsBands, Build: convolutionBands},
-			{Name: "depthwise", When: convolutionIsDepthwise, Build: convolutionDepthwise},
-			{Name: "direct", When: channelsFirst, Build: convolutionDirect},
-			{Name: "pixels", Separate: true, When: both(both(convolutionIsRows, convolutionIsFull), convolutionIsPointwise),
-				Build: convolutionPixels},
-			{Name: "rows", Separate: true, When: convolutionIsRows, Build: convolutionRows},
-		}})
+		Samples:   convolutionSamples,
+		Lowerings: []Lowering{{Name: "sums", Separate: true, Meant: true, Build: convolutionSums}}})
+
 }
 
 // Window is the geometry of a convolution or a pooling, by spatial axis.
@@ -62,10 +51,15 @@ func Convolution(b *ir.Builder, x, w, bias *ir.Value, window Window, groups int6
 	return b.Op("convolution", attrs, inputs...)
 }
 
+// WindowOf returns the window of a valid node.
+func WindowOf(n *ir.Node) Window {
+	return Window{n.Attrs.Ints("kernel"), n.Attrs.Ints("strides"), n.Attrs.Ints("dilations"), n.Attrs.Exprs("begin"),
+		n.Attrs.Exprs("end")}
+}
+
 // windowOf reads a node's window; it returns an error if a list's length is not the number of spatial axes.
 func windowOf(n *ir.Node, axes int) (Window, error) {
-	w := Window{n.Attrs.Ints("kernel"), n.Attrs.Ints("strides"), n.Attrs.Ints("dilations"), n.Attrs.Exprs("begin"),
-		n.Attrs.Exprs("end")}
+	w := WindowOf(n)
 	for _, length := range []int{len(w.Kernel), len(w.Strides), len(w.Dilations), len(w.Begin), len(w.End)} {
 		if length != axes {
 			return w, fault(n, "a window over %d axes in a list for %d", length, axes)
@@ -235,91 +229,6 @@ func convolutionMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tens
 // −0.
 func HasHoles(n *ir.Node) bool { return n.Attrs.Bool("holes") }
 
-// convolutionIsFull reports whether the weights have no holes.
-func convolutionIsFull(n *ir.Node, _ *sym.Dims) bool { return !HasHoles(n) }
-
-// convolutionIsPointwise reports whether the kernel has one element, a stride of 1 and no padding.
-func convolutionIsPointwise(n *ir.Node, d *sym.Dims) bool {
-	w := Window{n.Attrs.Ints("kernel"), n.Attrs.Ints("strides"), n.Attrs.Ints("dilations"), n.Attrs.Exprs("begin"),
-		n.Attrs.Exprs("end")}
-	for i := range w.Kernel {
-		if w.Kernel[i] != 1 || w.Strides[i] != 1 || !w.unpadded(i) {
-			return false
-		}
-	}
-	return true
-}
-
-// convolutionPointwise lowers a pointwise convolution: one matrix product per image and group, [O/g, I/g] × [I/g,
-// positions].
-func convolutionPointwise(k *Nest, n *ir.Node) {
-	x, w, out := k.In[0], k.In[1], k.Out[0]
-	groups := n.Attrs.Int("groups", 1)
-	spatial := x.Shape[2:]
-	positions := product(spatial)
-	perGroup, inner := groupOf(out.Shape[1], groups), w.Shape[1]
-	// The spatial axes of x become one axis; the result keeps its shape, so that elementwise operators can be fused into
-	// the kernel.
-	k.Reshape(x, x.Shape[0], x.Shape[1], positions)
-	k.Reshape(w, w.Shape[0], w.Shape[1])
-	k.Each("n", x.Shape[0], func(image sym.Expr) {
-		k.grouped(groups, func(group sym.Expr) {
-			acc := k.biased(present(k.In, 2), accumulator(out.DType), group.Mul(perGroup), perGroup, positions)
-			k.Contract(perGroup, positions, inner,
-				acc.Tile(zeros(2), unit(2, 0, one), unit(2, 1, one)),
-				w.Tile([]sym.Expr{group.Mul(perGroup), {}}, unit(2, 0, one), unit(2, 1, one)),
-				x.Tile([]sym.Expr{image, group.Mul(inner), {}}, unit(3, 1, one), unit(3, 2, one)))
-			k.Nest(loop.Each, "o", acc.Shape, func(at []sym.Expr) {
-				to := append([]sym.Expr{image, group.Mul(perGroup).Add(at[0])}, unraveled(at[1], spatial)...)
-				k.Store(out, to, loop.Convert(out.DType, acc.Load(at...)))
-			})
-		})
-	})
-}
-
-// convolutionIsDepthwise reports whether each of several groups has one input channel, and the weights have no holes.
-func convolutionIsDepthwise(n *ir.Node, d *sym.Dims) bool {
-	return convolutionIsFull(n, d) && isOne(filter(n, n.Inputs[1].Type.Shape)[1]) && n.Attrs.Int("groups", 1) > 1
-}
-
-// convolutionDepthwise lowers a convolution with one input channel for each output channel to sums over the window:
-// without a sum over channels it is not a matrix product.
-func convolutionDepthwise(k *Nest, n *ir.Node) {
-	x, w, bias, out := k.In[0], k.In[1], present(k.In, 2), k.Out[0]
-	window, _ := windowOf(n, len(x.Shape)-2)
-	shape, kernel := planar(n, x.Shape), filter(n, w.Shape)[2:]
-	multiplier := groupOf(planar(n, out.Shape)[1], n.Attrs.Int("groups", 1))
-	dt := accumulator(out.DType)
-	k.Nest(loop.Each, "o", out.Shape, func(to []sym.Expr) {
-		o := planar(n, to)
-		start := loop.Expr(loop.Number(dt, 0))
-		if bias != nil {
-			start = loop.Convert(dt, bias.Load(o[1]))
-		}
-		sum := k.Var("sum", start)
-		k.Nest(loop.Serial, "k", kernel, func(at []sym.Expr) {
-			from := []sym.Expr{o[0], o[1].FloorDiv(multiplier)}
-			var mask loop.Expr
-			for i := range at {
-				p := window.source(i, o[2+i], at[i])
-				from = append(from, p)
-				mask = bothTrue(mask, inside(k.D, p, shape[2+i], at[i], window, i))
-			}
-			from = unplanar(n, from)
-			value := x.Load(from...)
-			if mask != nil {
-				value = x.LoadIf(mask, loop.Number(x.DType, 0), from...)
-			}
-			weight := append([]sym.Expr{o[1], {}}, at...)
-			if Last(n) {
-				weight = permuted(weight, weightsLast(len(weight), false))
-			}
-			k.Reduce(sum, loop.Add, loop.Apply2(loop.Mul, loop.Convert(dt, value), loop.Convert(dt, w.Load(weight...))))
-		})
-		k.Store(out, to, loop.Convert(out.DType, sum))
-	})
-}
-
 // inside returns the test that position p lies in [0, extent); nil if the window never leaves the input along this
 // axis.
 func inside(d *sym.Dims, p, extent, at sym.Expr, w Window, axis int) loop.Expr {
@@ -365,93 +274,60 @@ func (k *Nest) biased(bias *loop.Memory, dt dtype.DType, first, rows, columns sy
 	return acc
 }
 
-// convolutionDirect lowers a convolution with its channels first: each iteration computes one row of output positions
-// for all channels of a group. For each kernel position it multiplies the weights with the slice of the input row that
-// the position sees, without copying the input.
-func convolutionDirect(k *Nest, n *ir.Node) {
-	x, w, out := k.In[0], k.In[1], k.Out[0]
-	rank := len(x.Shape)
-	last := rank - 1
-	window, _ := windowOf(n, rank-2)
-	groups := n.Attrs.Int("groups", 1)
-	perGroup, inner, width := groupOf(out.Shape[1], groups), w.Shape[1], out.Shape[last]
-	k.Each("n", out.Shape[0], func(image sym.Expr) {
-		k.grouped(groups, func(group sym.Expr) {
-			k.Nest(loop.Each, "row", out.Shape[2:last], func(row []sym.Expr) {
-				acc := k.biased(present(k.In, 2), accumulator(out.DType), group.Mul(perGroup), perGroup, width)
-				k.Nest(loop.Serial, "k", w.Shape[2:], func(at []sym.Expr) {
-					var inRow loop.Expr
-					from := []sym.Expr{image, group.Mul(inner)}
-					for i := range row {
-						p := window.source(i, row[i], at[i])
-						from = append(from, p)
-						inRow = bothTrue(inRow, inside(k.D, p, x.Shape[2+i], at[i], window, i))
-					}
-					axis := last - 2
-					stride := sym.Const(window.Strides[axis])
-					// The count output positions from first on are those whose source lies in [0, extent).
-					shift := window.Begin[axis].Sub(at[axis].Mul(sym.Const(window.Dilations[axis])))
-					first := shift.CeilDiv(stride).Max(sym.Const(0))
-					end := x.Shape[last].Add(shift).CeilDiv(stride).Min(width)
-					if window.unpadded(axis) {
-						first, end = sym.Const(0), width
-					}
-					from = append(from, window.source(axis, first, at[axis]))
-					multiply := func() {
-						k.Contract(perGroup, end.Sub(first), inner,
-							acc.Tile([]sym.Expr{{}, first}, unit(2, 0, one), unit(2, 1, one)),
-							w.Tile(append([]sym.Expr{group.Mul(perGroup), {}}, at...), unit(rank, 0, one), unit(rank, 1, one)),
-							x.Tile(from, unit(rank, 1, one), unit(rank, last, stride)))
-					}
-					if inRow == nil {
-						multiply()
-					} else {
-						k.When(inRow, multiply, nil)
-					}
-				})
-				k.Nest(loop.Each, "o", acc.Shape, func(at []sym.Expr) {
-					to := append([]sym.Expr{image, group.Mul(perGroup).Add(at[0])}, row...)
-					k.Store(out, append(to, at[1]), loop.Convert(out.DType, acc.Load(at...)))
-				})
-			})
-		})
-	})
-}
-
 // convolutionSums lowers a convolution to one sum per element of the result, over the channels of its group and the
-// kernel; positions outside the image count as 0.
+// kernel; holes take no part. Positions outside the image count as 0 or, with channels last, take no part.
 func convolutionSums(k *Nest, n *ir.Node) {
 	x, w, out := k.In[0], k.In[1], k.Out[0]
 	rank := len(x.Shape)
 	window, _ := windowOf(n, rank-2)
-	groups := n.Attrs.Int("groups", 1)
-	perGroup, inner, dt := groupOf(out.Shape[1], groups), w.Shape[1], accumulator(out.DType)
-	extents := append([]sym.Expr{out.Shape[0], sym.Const(groups), perGroup}, out.Shape[2:]...)
+	groups, dt := n.Attrs.Int("groups", 1), accumulator(out.DType)
+	size, weights, result := planar(n, x.Shape), filter(n, w.Shape), planar(n, out.Shape)
+	perGroup, inner := groupOf(result[1], groups), weights[1]
+	extents := append([]sym.Expr{result[0], sym.Const(groups), perGroup}, result[2:]...)
 	k.Nest(loop.Each, "o", extents, func(at []sym.Expr) {
 		image, group, position := at[0], at[1], at[3:]
-		filter := group.Mul(perGroup).Add(at[2])
+		output := group.Mul(perGroup).Add(at[2])
 		start := loop.Expr(loop.Number(dt, 0))
 		if bias := present(k.In, 2); bias != nil {
-			start = loop.Convert(dt, bias.Load(filter))
+			start = loop.Convert(dt, bias.Load(output))
 		}
 		sum := k.Var("sum", start)
-		k.Nest(loop.Serial, "k", append([]sym.Expr{inner}, w.Shape[2:]...), func(steps []sym.Expr) {
+		k.Nest(loop.Serial, "k", append([]sym.Expr{inner}, weights[2:]...), func(steps []sym.Expr) {
 			from := []sym.Expr{image, group.Mul(inner).Add(steps[0])}
 			var mask loop.Expr
 			for i := range position {
 				p := window.source(i, position[i], steps[1+i])
 				from = append(from, p)
-				mask = bothTrue(mask, inside(k.D, p, x.Shape[2+i], steps[1+i], window, i))
+				mask = bothTrue(mask, inside(k.D, p, size[2+i], steps[1+i], window, i))
 			}
+			from = unplanar(n, from)
 			value := x.Load(from...)
 			if mask != nil {
 				value = x.LoadIf(mask, loop.Number(x.DType, 0), from...)
 			}
-			weight := w.Load(append([]sym.Expr{filter}, steps...)...)
-			k.Reduce(sum, loop.Add, loop.Apply2(loop.Mul, loop.Convert(dt, value), loop.Convert(dt, weight)))
+			weight := w.Load(unfilter(n, append([]sym.Expr{output}, steps...))...)
+			if !Last(n) {
+				k.Reduce(sum, loop.Add, times(loop.Convert(dt, value), loop.Convert(dt, weight)))
+				return
+			}
+			there := k.Let("w", weight)
+			product := times(loop.Convert(dt, value), loop.Convert(dt, there))
+			if HasHoles(n) {
+				mask = bothTrue(mask, loop.Apply(loop.Not, isHole(there)))
+			}
+			if mask != nil {
+				product = loop.Choose(mask, product, loop.Number(dt, 0))
+			}
+			k.Reduce(sum, loop.Add, product)
 		})
-		k.Store(out, append([]sym.Expr{image, filter}, position...), loop.Convert(out.DType, sum))
+		k.Store(out, unplanar(n, append([]sym.Expr{image, output}, position...)), loop.Convert(out.DType, sum))
 	})
+}
+
+// isHole returns the test that a weight is +0.
+func isHole(weight loop.Expr) loop.Expr {
+	return loop.Apply2(loop.And, loop.Apply2(loop.Eq, weight, like(weight, 0)),
+		loop.Apply2(loop.Gt, loop.Apply2(loop.Div, like(weight, 1), weight), like(weight, 0)))
 }
 
 // farWindows are windows many of whose elements read only padding.

@@ -139,6 +139,8 @@ type Lowering struct {
 	// Blocks: the lowering is for machines that run blocks of threads, which prefer it to the others; other machines
 	// ignore it.
 	Blocks bool
+	// Meant: the kernel states the node's operator and attributes, so that a scheduler can compute it in another way.
+	Meant bool
 	// Worker: the lowering keeps much in a worker's scratch; machines with blocks of threads use the expansion instead.
 	Worker bool
 	Name   string
@@ -193,6 +195,13 @@ func define(d *Def) { ir.Register(d) }
 
 // Of returns a node's definition.
 func Of(n *ir.Node) *Def { return n.Op.(*Def) }
+
+// Lower writes the kernel of a node, whose parameters k has, by a lowering.
+func (l *Lowering) Lower(k *Nest, n *ir.Node) {
+	if l.Build(k, n); l.Meant {
+		k.Kernel.Meaning = &loop.Meaning{Op: n.Op.Name(), Attrs: n.Attrs}
+	}
+}
 
 // LoweringOf returns the lowering that computes n, on a machine with blocks of threads or without; nil if n has none.
 func (d *Def) LoweringOf(n *ir.Node, dims *sym.Dims, blocks bool) *Lowering {

@@ -14,6 +14,7 @@ import (
 	"github.com/weirml/weir/internal/hostop"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/schedule/recipes"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
 )
@@ -41,6 +42,11 @@ func TestSamples(t *testing.T) {
 				}
 			}
 		})
+	}
+	for _, name := range recipes.Names() {
+		if recipesUsed[name] == 0 {
+			t.Errorf("no sample is computed by the recipe %s", name)
+		}
 	}
 }
 
@@ -253,7 +259,8 @@ func checkView(e *ir.Evaluation, v *View, of, want *tensor.Tensor) error {
 	return compareSample(got, want, 0)
 }
 
-// checkLowering interprets the kernel that a lowering builds and compares its results.
+// checkLowering interprets the kernel that a lowering builds, and those that recipes make of it, and compares their
+// results.
 func checkLowering(x *sampled, n *ir.Node, low Lowering, e *ir.Evaluation, in, want []*tensor.Tensor) error {
 	k := &Nest{Builder: loop.NewBuilder(n.Op.Name()), D: x.module.Dims}
 	var operands []loop.Data
@@ -279,21 +286,42 @@ func checkLowering(x *sampled, n *ir.Node, low Lowering, e *ir.Evaluation, in, w
 		k.Out = append(k.Out, k.Param(fmt.Sprintf("y%d", i), access, v.Type.DType, v.Type.Shape))
 		operands = append(operands, loop.Data{DType: got[i].DType(), Bytes: got[i].Bytes()})
 	}
-	low.Build(k, n)
+	low.Lower(k, n)
 	kernel := k.Finish()
-	if _, err := loop.Verify(kernel, x.module.Dims); err != nil {
-		return fmt.Errorf("%w\n%s", err, kernel)
-	}
-	if err := loop.Interpret(kernel, operands, e.Dims); err != nil {
-		return fmt.Errorf("%w\n%s", err, kernel)
-	}
-	for i := range want {
-		if err := compareSample(got[i], want[i], low.Error); err != nil {
-			return fmt.Errorf("output %d: %w\n%s", i, err, kernel)
+	check := func(kernel *loop.Kernel) error {
+		if _, err := loop.Verify(kernel, x.module.Dims); err != nil {
+			return fmt.Errorf("%w\n%s", err, kernel)
 		}
+		if err := loop.Interpret(kernel, operands, e.Dims); err != nil {
+			return fmt.Errorf("%w\n%s", err, kernel)
+		}
+		for i := range want {
+			if err := compareSample(got[i], want[i], low.Error); err != nil {
+				return fmt.Errorf("output %d: %w\n%s", i, err, kernel)
+			}
+		}
+		return nil
+	}
+	if err := check(kernel); err != nil {
+		return err
+	}
+	for name, other := range recipes.Each(kernel, x.module.Dims) {
+		for i, t := range got { // so that no result is left of the kernel before
+			clear(t.Bytes())
+			if low.Onto {
+				copy(got[i].Bytes(), in[0].Bytes())
+			}
+		}
+		if err := check(other); err != nil {
+			return fmt.Errorf("recipe %s: %w", name, err)
+		}
+		recipesUsed[name]++
 	}
 	return nil
 }
+
+// recipesUsed counts the kernels of each recipe that were compared.
+var recipesUsed = map[string]int{}
 
 // checkExpansion evaluates the expansion, unless it declines, and compares its results.
 func checkExpansion(def *Def, s Sample, symbolic bool, want []*tensor.Tensor) (err error) {

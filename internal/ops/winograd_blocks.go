@@ -2,6 +2,7 @@ package ops
 
 import (
 	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
 )
 
@@ -255,3 +256,45 @@ func (i WinogradImage) costOf(b winogradBlock, tile int64) int64 {
 	return blocks * side * (i.Pairs*max(tiles, fewestTiles)*i.Channels*i.Filters +
 		8*tiles*(i.Channels*b.splits*seen+i.Filters*i.Planes))
 }
+
+// constant returns an extent's value; otherwise if the extent is not a number.
+func constant(e sym.Expr, otherwise int64) int64 {
+	if v, ok := e.Const(); ok {
+		return v
+	}
+	return otherwise
+}
+
+// divisor returns the smallest divisor of n in [least, most]; if there is none, the largest one below least.
+func divisor(n, least, most int64) int64 {
+	best := int64(1)
+	for d := int64(1); d <= min(n, most); d++ {
+		if n%d == 0 {
+			if best = d; d >= least {
+				break
+			}
+		}
+	}
+	return best
+}
+
+// begun declares an accumulator of positions × channels for out, with space for room positions; channel i starts with
+// bias[first + i], or 0 if bias is nil.
+func (k *Nest) begun(bias, out *loop.Memory, room, positions, first, channels sym.Expr) *loop.Memory {
+	dt := accumulator(out.DType)
+	acc := k.Local("acc", dt, room, channels)
+	k.Nest(loop.Each, "z", []sym.Expr{positions, channels}, func(at []sym.Expr) {
+		start := loop.Expr(loop.Number(dt, 0))
+		if bias != nil {
+			start = loop.Convert(dt, bias.Load(first.Add(at[1])))
+		}
+		k.Store(acc, at, start)
+	})
+	return acc
+}
+
+// ceilDiv returns x/y rounded up; y must be positive.
+func ceilDiv(x, y int64) int64 { return -((-x - mod(-x, y)) / y) }
+
+// mod returns x modulo y, in [0, y).
+func mod(x, y int64) int64 { return (x%y + y) % y }

@@ -63,7 +63,7 @@ func lowered(t *testing.T, s *sampled, n *ir.Node, values map[*ir.Value]*tensor.
 		operands = append(operands, loop.Data{DType: v.Type.DType, Bytes: values[v].Bytes()})
 	}
 	k.Out = append(k.Out, k.Param("y", loop.Write, dtype.F32, n.Outputs[0].Type.Shape))
-	low.Build(k, n)
+	low.Lower(k, n)
 	if err := loop.Interpret(k.Finish(), append(operands, loop.Data{DType: got.DType(), Bytes: got.Bytes()}),
 		nil); err != nil {
 		t.Fatal(err)

@@ -4,29 +4,31 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
 )
 
 // Beside lays out the constant f32 weights of convolutions to few channels, with channels last, so that elements of the
-// kernel lie beside the output channels, if that takes less time: see ops.BesideAxes.
-func Beside(m *ir.Module) error {
+// kernel lie beside the output channels. axes returns the number of the kernel's last axes for which that takes least
+// time, given the shapes of the input and the result; 0 for none.
+func Beside(m *ir.Module, axes func(w ops.Window, x, out []sym.Expr) int64) error {
 	return apply(m, []rule{{"a convolution to few channels", []string{"convolution"},
 		func(_ *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 			w, to := n.Inputs[1], n.Outputs[0].Type.DType
 			if !ops.Last(n) || w.Const == nil || w.Type.DType != dtype.F32 || n.Inputs[0].Type.DType != dtype.F32 ||
-				to != dtype.F32 || n.Attrs.Int("beside", 0) > 0 {
+				to != dtype.F32 || !ops.CanBeBeside(n) {
 				return nil
 			}
-			axes := ops.BesideAxes(n)
-			if axes == 0 {
+			count := axes(ops.WindowOf(n), n.Inputs[0].Type.Shape, n.Outputs[0].Type.Shape)
+			if count == 0 {
 				return nil
 			}
-			t, err := tensor.Permuted(w.Const, w.Const.Shape(), ops.WeightsBeside(w.Const.Rank(), axes))
+			t, err := tensor.Permuted(w.Const, w.Const.Shape(), ops.WeightsBeside(w.Const.Rank(), count))
 			if err != nil {
 				return nil
 			}
 			settled(t)
 			in := append([]*ir.Value{n.Inputs[0], b.Constant(w.Name, t)}, n.Inputs[2:]...)
-			return b.Op("convolution", with(n, ir.Attrs{"beside": axes}), in...)
+			return b.Op("convolution", with(n, ir.Attrs{"beside": count}), in...)
 		}}})
 }

@@ -18,6 +18,8 @@ import (
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/ir/irtest"
 	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/schedule/recipes"
+	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
 	"github.com/weirml/weir/internal/text/goldentest"
 )
@@ -32,9 +34,14 @@ var commands = map[string]func(*ir.Module) error{
 	"integers": Integers, "transposes": Transposes, "branches": Branches, "common": Common, "dead": Dead, "expand": Expand,
 	"fold": Fold, "identities": Identities, "joined": Joined, "repeats": Repeats, "layout": Layout,
 	"beside": func(m *ir.Module) error {
-		return errors.Join(Layout(m), Beside(m))
+		return errors.Join(Layout(m), Beside(m, besideAxes))
 	}, "exactly": LayoutWithoutHoles, "winograd2": inTilesOf(2), "winograd4": inTilesOf(4), "stages2": inStagesOf(2),
 	"stages4": inStagesOf(4), "narrow": Narrow, "chunk": chunkAll,
+}
+
+// besideAxes are the costs of the recipes.
+func besideAxes(w ops.Window, x, out []sym.Expr) int64 {
+	return recipes.BesideAxes(recipes.Window(w), x, out)
 }
 
 // inTilesOf is Layout, and then Winograd with tiles of one size.

@@ -12,8 +12,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// recipes are kernels as lowering writes them for machines with blocks of threads. Their dimensions are dynamic.
-var recipes = func() []struct{ name, source string } {
+// blockKernels are kernels as lowering writes them for machines with blocks of threads. Their dimensions are dynamic.
+var blockKernels = func() []struct{ name, source string } {
 	product := func(begin, x, y, end string) string {
 		return `kernel @k(%x: f32[n, k] read, %y: f32[k, m] read, %b: f32[m] read, %q: i8[k, m] read, %z: f32[n, m] write) dims(n, k, m) {
 		  each i < n { each j < m {
@@ -164,7 +164,7 @@ func TestBlockRecipes(t *testing.T) {
 	r := rand.New(rand.NewSource(3))
 	taken := map[string]int{}
 	for range 60 {
-		for _, c := range recipes {
+		for _, c := range blockKernels {
 			k, err := loop.ParseKernel(c.source)
 			if err != nil {
 				t.Fatalf("%s: %v", c.name, err)

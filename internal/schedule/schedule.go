@@ -56,7 +56,9 @@ type step struct {
 // steps run in this order: module steps up to the first kernel step, then all kernel steps for each kernel in turn,
 // then the other module steps.
 var steps = []step{
-	{name: "constants", why: "first: all other steps then know the values of constants with one element",
+	{name: "meanings", why: "first: steps that change loops need not know what a kernel computes", needed: true,
+		components: []string{"recipes"}, module: always((*scheduler).useRecipes)},
+	{name: "constants", why: "early: all steps that follow then know the values of constants with one element",
 		module: always((*scheduler).constants)},
 	{name: "idle", why: "before anything looks at loops", needed: true, module: always((*scheduler).dropIdle)},
 	{name: "fuse", why: "before steps that change loops: it recognises maps as lowering wrote them", needed: true,

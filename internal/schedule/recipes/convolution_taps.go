@@ -1,4 +1,4 @@
-package ops
+package recipes
 
 import (
 	"github.com/weirml/weir/internal/loop"
@@ -33,12 +33,6 @@ func (f *rowsForm) useful(axis int) float64 {
 	}
 	return float64(seen) / float64(positions*f.window.Kernel[axis])
 }
-
-// ceilDiv returns x/y rounded up; y must be positive.
-func ceilDiv(x, y int64) int64 { return -((-x - mod(-x, y)) / y) }
-
-// mod returns x modulo y, in [0, y).
-func mod(x, y int64) int64 { return (x%y + y) % y }
 
 // far reports whether the convolution is computed by p.taps.
 func (f *rowsForm) far() bool {
@@ -88,7 +82,7 @@ func (p *rowsPosition) taps() {
 	rows := f.rowsLeft(last-1, f.block.rows, p.row)
 	dt := accumulator(f.out.DType)
 	acc := f.Local("acc", dt, sym.Const(f.block.rows), width, p.channels)
-	f.Nest.Nest(loop.Each, "z", acc.Shape, func(at []sym.Expr) {
+	f.Nest(loop.Each, "z", acc.Shape, func(at []sym.Expr) {
 		start := loop.Expr(loop.Number(dt, 0))
 		if f.bias != nil {
 			start = loop.Convert(dt, f.bias.Load(p.first.Add(at[2])))
@@ -114,7 +108,7 @@ func (p *rowsPosition) taps() {
 		})
 	}
 	elements, first := p.leadElements()
-	f.Nest.Nest(loop.Serial, "k", append(elements, sym.Const(f.window.Kernel[last-1])), func(at []sym.Expr) {
+	f.Nest(loop.Serial, "k", append(elements, sym.Const(f.window.Kernel[last-1])), func(at []sym.Expr) {
 		lead, from, row := added(first, at[:f.lead]), make([]sym.Expr, f.lead), at[f.lead]
 		for i := range lead {
 			from[i] = f.window.source(i, p.lead[i], lead[i])
@@ -127,7 +121,7 @@ func (p *rowsPosition) taps() {
 		}
 		f.Serial("k", sym.Const(f.window.Kernel[last]), func(column sym.Expr) { element(lead, from, row, column) })
 	})
-	f.Nest.Nest(loop.Each, "o", []sym.Expr{rows, width, p.channels}, func(at []sym.Expr) {
+	f.Nest(loop.Each, "o", []sym.Expr{rows, width, p.channels}, func(at []sym.Expr) {
 		p.Store(f.out, f.at([]sym.Expr{p.image}, p.lead, p.row.Add(at[0]), at[1], p.first.Add(at[2])),
 			loop.Convert(f.out.DType, acc.Load(at...)))
 	})

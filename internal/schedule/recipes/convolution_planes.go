@@ -1,7 +1,6 @@
-package ops
+package recipes
 
 import (
-	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
 )
@@ -11,16 +10,16 @@ const planeElements = 4096
 
 // convolutionIsPlanes reports whether convolutionPlanes applies: one input channel per group, a stride of 1 and
 // constant extents.
-func convolutionIsPlanes(n *ir.Node, d *sym.Dims) bool {
-	if !convolutionIsDepthwise(n, d) {
+func convolutionIsPlanes(k *convolution) bool {
+	if !isDepthwise(k) {
 		return false
 	}
-	for _, stride := range n.Attrs.Ints("strides") {
+	for _, stride := range k.window.Strides {
 		if stride != 1 {
 			return false
 		}
 	}
-	for _, shape := range [][]sym.Expr{n.Inputs[0].Type.Shape[2:], n.Outputs[0].Type.Shape[2:]} {
+	for _, shape := range [][]sym.Expr{k.In[0].Shape[2:], k.Out[0].Shape[2:]} {
 		for _, extent := range shape {
 			if v, ok := extent.Const(); !ok || v < 1 {
 				return false
@@ -43,11 +42,11 @@ func rowsAtOnce(rows, width int64) int64 {
 // convolutionPlanes copies a block of rows of one channel, padding included, and treats it as one line: at each kernel
 // position, the outputs of all rows see consecutive elements of the line. Results at the ends of rows, where the window
 // would wrap, are computed and not stored. Each product multiplies a kernel row with shifted copies of the line.
-func convolutionPlanes(k *Nest, n *ir.Node) {
+func convolutionPlanes(k *convolution) {
 	x, w, out := k.In[0], k.In[1], k.Out[0]
 	rank := len(x.Shape)
-	window, _ := windowOf(n, rank-2)
-	perGroup := groupOf(out.Shape[1], n.Attrs.Int("groups", 1))
+	window := k.window
+	perGroup := groupOf(out.Shape[1], k.groups)
 	outSize, _ := constants(out.Shape[2:])
 	padded, steps, last := make([]int64, rank-2), make([]int64, rank-2), rank-3
 	step := int64(1)
@@ -72,7 +71,7 @@ func convolutionPlanes(k *Nest, n *ir.Node) {
 	k.Nest(loop.Each, "b", []sym.Expr{out.Shape[0], x.Shape[1], sym.Const(outSize[0] / rows)}, func(b []sym.Expr) {
 		first := b[2].Mul(sym.Const(rows))
 		line := k.Local("line", x.DType, sym.Const(padded[0]*steps[0]))
-		k.Nest(loop.Each, "p", ir.Constants(padded), func(at []sym.Expr) {
+		k.Nest(loop.Each, "p", numbers(padded), func(at []sym.Expr) {
 			from, position := []sym.Expr{b[0], b[1]}, append([]sym.Expr{first.Add(at[0])}, at[1:]...)
 			var mask loop.Expr
 			for i, p := range position {
@@ -87,7 +86,7 @@ func convolutionPlanes(k *Nest, n *ir.Node) {
 			}
 		})
 		channel := b[1].Mul(perGroup)
-		acc := k.biased(present(k.In, 2), accumulator(out.DType), channel, perGroup, sym.Const(length))
+		acc := k.biased(k.optional(2), accumulator(out.DType), channel, perGroup, sym.Const(length))
 		k.Nest(loop.Serial, "k", w.Shape[2:2+last], func(at []sym.Expr) {
 			shift := sym.Expr{}
 			for i, e := range at {
@@ -98,7 +97,7 @@ func convolutionPlanes(k *Nest, n *ir.Node) {
 				w.Tile(append(append([]sym.Expr{channel, {}}, at...), sym.Expr{}), unit(rank, 0, one), unit(rank, rank-1, one)),
 				line.Tile([]sym.Expr{shift}, []sym.Expr{sym.Const(window.Dilations[last])}, []sym.Expr{one}))
 		})
-		k.Nest(loop.Each, "o", append([]sym.Expr{perGroup}, ir.Constants(block)...), func(at []sym.Expr) {
+		k.Nest(loop.Each, "o", append([]sym.Expr{perGroup}, numbers(block)...), func(at []sym.Expr) {
 			to := append([]sym.Expr{b[0], channel.Add(at[0]), first.Add(at[1])}, at[2:]...)
 			k.Store(out, to, loop.Convert(out.DType, acc.Load(at[0], along(at[1:]))))
 		})

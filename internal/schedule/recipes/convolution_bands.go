@@ -1,10 +1,9 @@
-package ops
+package recipes
 
 import (
 	"math"
 
 	"github.com/weirml/weir/internal/dtype"
-	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
 )
@@ -22,14 +21,14 @@ const (
 
 // convolutionIsBands reports whether convolutionBands applies: a depthwise convolution along one or two axes with its
 // channels last, one output channel per group, constant channels and a kernel row that can be unrolled.
-func convolutionIsBands(n *ir.Node, d *sym.Dims) bool {
-	x := n.Inputs[0].Type.Shape
+func convolutionIsBands(k *convolution) bool {
+	x := k.In[0].Shape
 	axes := len(x) - 2
-	if !Last(n) || axes < 1 || axes > 2 || !convolutionIsDepthwise(n, d) ||
-		d.EQ(x[axes+1], n.Outputs[0].Type.Shape[axes+1]) != sym.Yes {
+	if !k.last || axes < 1 || axes > 2 || !isDepthwise(k) ||
+		k.D.EQ(x[axes+1], k.Out[0].Shape[axes+1]) != sym.Yes {
 		return false
 	}
-	w, _ := windowOf(n, axes)
+	w := k.window
 	begin, fixed := w.Begin[axes-1].Const()
 	channels, known := x[axes+1].Const()
 	return fixed && known && begin >= 0 && channels > 0 && w.Kernel[axes-1] <= mostUnrolled
@@ -68,13 +67,13 @@ func (f *rowsForm) rowsLeft(axis int, rows int64, origin sym.Expr) sym.Expr {
 	return f.D.Simplify(sym.Const(rows).Min(f.outSize[axis].Sub(origin)))
 }
 
-// convolutionBands lowers a depthwise convolution: each iteration computes a band, its rows in strips of positions.
+// convolutionBands computes a depthwise convolution: each iteration computes a band, its rows in strips of positions.
 // Rows of the kernel that lie outside the input are skipped.
-func convolutionBands(k *Nest, n *ir.Node) {
-	x, w, bias, out := k.In[0], k.In[1], present(k.In, 2), k.Out[0]
+func convolutionBands(k *convolution) {
+	x, w, bias, out := k.In[0], k.In[1], k.optional(2), k.Out[0]
 	axes := len(x.Shape) - 2
-	window, _ := windowOf(n, axes)
-	f := &rowsForm{Nest: k, window: window, x: x, w: w, out: out, bias: bias, size: x.Shape[1 : axes+1],
+	window := k.window
+	f := &rowsForm{nest: k.nest, window: window, x: x, w: w, out: out, bias: bias, size: x.Shape[1 : axes+1],
 		outSize: out.Shape[1 : axes+1]}
 	if axes == 1 {
 		f.alone()

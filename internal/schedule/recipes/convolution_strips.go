@@ -1,9 +1,8 @@
-package ops
+package recipes
 
 import (
 	"math"
 
-	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
 )
@@ -60,13 +59,13 @@ func stripsOf(w Window, axis int, begin, extent, positions int64) (list []strip,
 
 // convolutionIsStrips reports whether convolutionStrips applies: channels last, one input and one output channel per
 // group, and two axes of constant extents.
-func convolutionIsStrips(n *ir.Node, d *sym.Dims) bool {
-	x := n.Inputs[0].Type.Shape
-	if !Last(n) || len(x) != 4 || !convolutionIsDepthwise(n, d) || d.EQ(x[3], n.Outputs[0].Type.Shape[3]) != sym.Yes {
+func convolutionIsStrips(k *convolution) bool {
+	x := k.In[0].Shape
+	if !k.last || len(x) != 4 || !isDepthwise(k) || k.D.EQ(x[3], k.Out[0].Shape[3]) != sym.Yes {
 		return false
 	}
-	w, _ := windowOf(n, 2)
-	sizes, fixed := constants([]sym.Expr{x[2], n.Outputs[0].Type.Shape[2], w.Begin[1]})
+	w := k.window
+	sizes, fixed := constants([]sym.Expr{x[2], k.Out[0].Shape[2], w.Begin[1]})
 	if !fixed || sizes[0] < 1 || sizes[1] < 1 || w.Kernel[1] > 7 {
 		return false
 	}
@@ -74,12 +73,12 @@ func convolutionIsStrips(n *ir.Node, d *sym.Dims) bool {
 	return ok
 }
 
-// convolutionStrips lowers a depthwise convolution: each iteration computes a row in strips of positions, with
+// convolutionStrips computes a depthwise convolution: each iteration computes a row in strips of positions, with
 // neighbouring channels in lanes. Kernel rows outside the input, and at the ends of rows kernel columns outside it, are
 // skipped.
-func convolutionStrips(k *Nest, n *ir.Node) {
-	x, w, bias, out := k.In[0], k.In[1], present(k.In, 2), k.Out[0]
-	window, _ := windowOf(n, 2)
+func convolutionStrips(k *convolution) {
+	x, w, bias, out := k.In[0], k.In[1], k.optional(2), k.Out[0]
+	window := k.window
 	sizes, _ := constants([]sym.Expr{x.Shape[2], out.Shape[2], window.Begin[1]})
 	strips, _ := stripsOf(window, 1, sizes[2], sizes[0], sizes[1])
 	dt := accumulator(out.DType)
@@ -137,7 +136,7 @@ func convolutionStrips(k *Nest, n *ir.Node) {
 
 // strip adds to the sums of a strip the products with one row of the kernel. Each element of the kernel is loaded once,
 // and so is each column for which sees is true: it stays in a register for as many elements as there are sums.
-func (k *Nest) strip(sums []*loop.Ref, window Window, axis int, sees func(column int64) bool, weight,
+func (k *nest) strip(sums []*loop.Ref, window Window, axis int, sees func(column int64) bool, weight,
 	x func(i int64) loop.Expr) {
 	seen := map[int64]loop.Expr{}
 	for i := range window.Kernel[axis] {

@@ -1,32 +1,20 @@
-package ops
+package recipes
 
 import (
 	"slices"
 
 	"github.com/weirml/weir/internal/dtype"
-	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
 )
 
-// A convolution with its channels last is a matrix product: its rows are output positions, its columns are output
-// channels, and it sums over the window and the input channels.
-
-// channelsFirst reports whether a node has its channels first.
-func channelsFirst(n *ir.Node, _ *sym.Dims) bool { return !Last(n) }
-
-// both returns the condition that x and y are true.
-func both(x, y func(n *ir.Node, d *sym.Dims) bool) func(n *ir.Node, d *sym.Dims) bool {
-	return func(n *ir.Node, d *sym.Dims) bool { return x(n, d) && y(n, d) }
-}
-
-// convolutionPixels lowers a pointwise convolution: one matrix product per group, over all positions of all images.
-func convolutionPixels(k *Nest, n *ir.Node) {
+// convolutionPixels computes a pointwise convolution: one matrix product per group, over all positions of all images.
+func convolutionPixels(k *convolution) {
 	x, w, out := k.In[0], k.In[1], k.Out[0]
-	groups, last := n.Attrs.Int("groups", 1), len(out.Shape)-1
+	groups, last := k.groups, len(out.Shape)-1
 	leading := out.Shape[:last]
 	inner, perGroup := w.Shape[last-1], groupOf(out.Shape[last], groups)
-	k.Reshape(x, product(leading), x.Shape[last])
+	k.Reshape(x, sym.Product(leading...), x.Shape[last])
 	separate := k.separateGroups(w, groups, inner)
 	k.grouped(groups, func(group sym.Expr) {
 		first := group.Mul(perGroup)
@@ -34,7 +22,7 @@ func convolutionPixels(k *Nest, n *ir.Node) {
 		if separate {
 			filters = w.Tile([]sym.Expr{{}, group, {}}, unit(3, 0, one), unit(3, 2, one))
 		}
-		acc := k.begun(present(k.In, 2), out, product(leading), product(leading), first, perGroup)
+		acc := k.begun(k.optional(2), out, sym.Product(leading...), sym.Product(leading...), first, perGroup)
 		k.Contract(acc.Shape[0], perGroup, inner, acc.Tile(zeros(2), unit(2, 0, one), unit(2, 1, one)),
 			x.Tile([]sym.Expr{{}, group.Mul(inner)}, unit(2, 0, one), unit(2, 1, one)),
 			filters)
@@ -47,7 +35,7 @@ func convolutionPixels(k *Nest, n *ir.Node) {
 // separateGroups reshapes weights to the axes before, then groups and the filters of a group, if there are several
 // groups and a constant number of filters: panels of columns then start with a group's first filter. Otherwise groups
 // and filters are one axis, and it returns false.
-func (k *Nest) separateGroups(w *loop.Memory, groups int64, before ...sym.Expr) bool {
+func (k *nest) separateGroups(w *loop.Memory, groups int64, before ...sym.Expr) bool {
 	filters, fixed := w.Shape[len(w.Shape)-1].Const()
 	if groups == 1 || !fixed {
 		k.Reshape(w, append(before, w.Shape[len(w.Shape)-1])...)
@@ -59,7 +47,7 @@ func (k *Nest) separateGroups(w *loop.Memory, groups int64, before ...sym.Expr) 
 
 // begun declares an accumulator of positions × channels for out, with space for room positions; channel i starts with
 // bias[first + i], or 0 if bias is nil.
-func (k *Nest) begun(bias, out *loop.Memory, room, positions, first, channels sym.Expr) *loop.Memory {
+func (k *nest) begun(bias, out *loop.Memory, room, positions, first, channels sym.Expr) *loop.Memory {
 	dt := accumulator(out.DType)
 	acc := k.Local("acc", dt, room, channels)
 	k.Nest(loop.Each, "z", []sym.Expr{positions, channels}, func(at []sym.Expr) {
@@ -75,7 +63,7 @@ func (k *Nest) begun(bias, out *loop.Memory, room, positions, first, channels sy
 // rowsForm is a convolution whose last two spatial axes are called rows and columns; a convolution along one axis has a
 // single row. Spatial axes before them are called lead.
 type rowsForm struct {
-	*Nest
+	*nest
 	window       Window
 	x, w, out    *loop.Memory
 	bias         *loop.Memory
@@ -109,27 +97,6 @@ const (
 	// about the number of blocks of output channels, if there may be one block of positions only
 	namedSplits = 4
 )
-
-// divisor returns the smallest divisor of n in [least, most]; if there is none, the largest one below least.
-func divisor(n, least, most int64) int64 {
-	best := int64(1)
-	for d := int64(1); d <= min(n, most); d++ {
-		if n%d == 0 {
-			if best = d; d >= least {
-				break
-			}
-		}
-	}
-	return best
-}
-
-// constant returns an extent's value; otherwise if the extent is not a number.
-func constant(e sym.Expr, otherwise int64) int64 {
-	if v, ok := e.Const(); ok {
-		return v
-	}
-	return otherwise
-}
 
 // choose returns the block, which depends on the shapes alone.
 func (f *rowsForm) choose() rowsBlock {
@@ -224,15 +191,15 @@ func (f *rowsForm) alone() {
 		append([]sym.Expr{{}}, f.window.Begin...), append([]sym.Expr{{}}, f.window.End...)}
 }
 
-// convolutionRows lowers a convolution with its channels last: each iteration computes one block of rows, columns and
+// convolutionRows computes a convolution with its channels last: each iteration computes one block of rows, columns and
 // channels by taps, gathered or padded.
-func convolutionRows(k *Nest, n *ir.Node) {
+func convolutionRows(k *convolution) {
 	x, w, out := k.In[0], k.In[1], k.Out[0]
 	rank := len(x.Shape)
-	window, _ := windowOf(n, rank-2)
-	f := &rowsForm{Nest: k, window: window, x: &loop.Memory{}, w: w, out: out, bias: present(k.In, 2),
-		groups: n.Attrs.Int("groups", 1), lead: max(rank-4, 0),
-		holes: HasHoles(n)}
+	window := k.window
+	f := &rowsForm{nest: k.nest, window: window, x: &loop.Memory{}, w: w, out: out, bias: k.optional(2),
+		groups: k.groups, lead: max(rank-4, 0),
+		holes: k.holes}
 	*f.x = *x
 	f.inner, f.outer = w.Shape[rank-2], groupOf(out.Shape[rank-1], f.groups)
 	f.size, f.outSize = x.Shape[1:rank-1], out.Shape[1:rank-1]
@@ -294,11 +261,11 @@ type rowsPosition struct {
 func (p *rowsPosition) copied(name string, rows, positions, columns, most sym.Expr, row func(j sym.Expr) sym.Expr,
 	column func(position, k sym.Expr) sym.Expr, merged bool) *loop.Memory {
 	f, last := p.rowsForm, len(p.outSize)-1
-	local := f.Local(name, f.x.DType, append(ir.Constants(f.window.Kernel[:f.lead]), rows.Mul(positions),
+	local := f.Local(name, f.x.DType, append(numbers(f.window.Kernel[:f.lead]), rows.Mul(positions),
 		most.Mul(f.inner))...)
 	elements, first := p.leadElements()
 	channels := f.inner.Mul(sym.Const(f.groups))
-	f.Nest.Nest(loop.Each, "c", append(elements, rows, positions), func(at []sym.Expr) {
+	f.Nest(loop.Each, "c", append(elements, rows, positions), func(at []sym.Expr) {
 		to := make([]sym.Expr, f.lead)
 		lead := make([]sym.Expr, f.lead)
 		for i := range lead {
@@ -324,7 +291,7 @@ func (p *rowsPosition) copied(name string, rows, positions, columns, most sym.Ex
 		length := columns.Mul(f.inner)
 		copy := func() {
 			if !merged {
-				f.Nest.Nest(loop.Each, "e", []sym.Expr{columns, f.inner}, func(e []sym.Expr) {
+				f.Nest(loop.Each, "e", []sym.Expr{columns, f.inner}, func(e []sym.Expr) {
 					x := column(position, e[0]).Sub(f.window.Begin[last])
 					index := from(x.Mul(channels).Add(p.group.Mul(f.inner)).Add(e[1]))
 					value := f.x.Load(index...)
@@ -403,7 +370,7 @@ func (p *rowsPosition) gathered() {
 		acc := f.begun(f.bias, f.out, positions, positions, p.first, p.channels)
 		elements, first := p.leadElements()
 		for i, ph := range list {
-			f.Nest.Nest(loop.Serial, "k", append(slices.Clone(elements), sym.Const(ph.taps)), func(at []sym.Expr) {
+			f.Nest(loop.Serial, "k", append(slices.Clone(elements), sym.Const(ph.taps)), func(at []sym.Expr) {
 				lead, tap := added(first, at[:f.lead]), at[f.lead]
 				columns := copies[i]
 				f.Contract(acc.Shape[0], p.channels, columns.Shape[f.lead+1], acc.Tile(zeros(2), unit(2, 0, one), unit(2, 1, one)),
@@ -432,7 +399,7 @@ func (p *rowsPosition) withoutHoles(copied []*loop.Memory, product func()) {
 		sums := f.Local("finite", dtype.F32, m.Shape[last])
 		f.Each("f", m.Shape[last], func(column sym.Expr) {
 			each := f.Var("n", number(0))
-			f.Nest.Nest(loop.Serial, "f", m.Shape[:last], func(at []sym.Expr) {
+			f.Nest(loop.Serial, "f", m.Shape[:last], func(at []sym.Expr) {
 				f.Reduce(each, loop.Add, loop.Apply2(loop.Mul, m.Load(append(at[:last:last], column)...), number(0)))
 			})
 			f.Store(sums, []sym.Expr{column}, each)
@@ -446,8 +413,8 @@ func (p *rowsPosition) withoutHoles(copied []*loop.Memory, product func()) {
 func (p *rowsPosition) direct() {
 	f, last := p.rowsForm, len(p.outSize)-1
 	number := func(v float64) loop.Expr { return loop.Number(dtype.F32, v) }
-	terms := append(ir.Constants(f.window.Kernel), f.inner)
-	f.Nest.Nest(loop.Each, "d", []sym.Expr{sym.Const(f.block.rows), p.columns, p.channels}, func(to []sym.Expr) {
+	terms := append(numbers(f.window.Kernel), f.inner)
+	f.Nest(loop.Each, "d", []sym.Expr{sym.Const(f.block.rows), p.columns, p.channels}, func(to []sym.Expr) {
 		position := append(append([]sym.Expr{}, p.lead...), p.row.Add(to[0]), p.column.Add(to[1]))
 		filter := p.first.Add(to[2])
 		start := loop.Expr(number(0))
@@ -455,7 +422,7 @@ func (p *rowsPosition) direct() {
 			start = f.bias.Load(filter)
 		}
 		sum := f.Var("sum", start)
-		f.Nest.Nest(loop.Serial, "k", terms, func(at []sym.Expr) {
+		f.Nest(loop.Serial, "k", terms, func(at []sym.Expr) {
 			var mask loop.Expr
 			from := make([]sym.Expr, len(position))
 			for i := range position {
@@ -496,7 +463,7 @@ func (p *rowsPosition) weights(lead []sym.Expr, row, inRow sym.Expr) loop.Tile {
 
 // store stores the given number of positions of an accumulator, starting at an output row.
 func (p *rowsPosition) store(acc *loop.Memory, positions, row sym.Expr) {
-	p.Nest.Nest(loop.Each, "o", []sym.Expr{positions, acc.Shape[1]}, func(at []sym.Expr) {
+	p.Nest(loop.Each, "o", []sym.Expr{positions, acc.Shape[1]}, func(at []sym.Expr) {
 		y, x := row, p.column.Add(at[0])
 		if p.block.rows > 1 && p.block.gathered {
 			y, x = row.Add(at[0].FloorDiv(p.block.columns)), at[0].Mod(p.block.columns)
@@ -551,7 +518,7 @@ func (p *rowsPosition) products(from *loop.Memory) {
 	}
 	f.Each("r", sym.Const(f.block.rows), func(r sym.Expr) {
 		acc := f.begun(f.bias, f.out, p.room, p.columns, p.first, p.channels)
-		f.Nest.Nest(loop.Serial, "k", window, func(at []sym.Expr) {
+		f.Nest(loop.Serial, "k", window, func(at []sym.Expr) {
 			lead, row, x := added(first, at[:f.lead]), at[f.lead], sym.Expr{}
 			if dilation[last] > 1 {
 				x = at[last]

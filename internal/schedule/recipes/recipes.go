@@ -1,0 +1,218 @@
+// Package recipes computes operators in ways that suit machines with vector registers: in blocks whose data stay in the
+// caches, and in tiles whose sums stay in registers.
+//
+// Lowering writes plain loops and the kernel's Meaning. A recipe writes other loops with the same results: from the
+// shapes and the machine's sizes it chooses what one iteration computes, what it copies, and which products it makes.
+// The steps of package schedule treat its loops like those of any lowering. Lowering and schedule need not know a
+// recipe: a new way to compute an operator is one file here and one row in the table.
+package recipes
+
+import (
+	"iter"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// recipe is a way to compute an operator. write writes the loops, or returns false, before it writes any, if the recipe
+// does not apply.
+type recipe struct {
+	op, name string
+	write    func(k *nest) bool
+}
+
+// recipes are all recipes, the best first for each operator.
+var recipes = []recipe{
+	convolutions("pointwise", both(channelsFirst, isPointwise), convolutionPointwise),
+	convolutions("planes", both(channelsFirst, convolutionIsPlanes), convolutionPlanes),
+	convolutions("beside", isBeside, convolutionBeside),
+	convolutions("strips", convolutionIsStrips, convolutionStrips),
+	convolutions("bands", convolutionIsBands, convolutionBands),
+	convolutions("depthwise", isDepthwise, convolutionDepthwise),
+	convolutions("direct", channelsFirst, convolutionDirect),
+	convolutions("pixels", both(both(isRows, isFull), isPointwise), convolutionPixels),
+	convolutions("rows", isRows, convolutionRows),
+}
+
+// Names returns the names of all recipes, each with its operator.
+func Names() []string {
+	names := make([]string, len(recipes))
+	for i, r := range recipes {
+		names[i] = r.label()
+	}
+	return names
+}
+
+// label returns the name by which reports call the recipe.
+func (r *recipe) label() string { return r.op + ", " + r.name }
+
+// For returns a kernel that computes the meaning of k by the best recipe that applies; nil if there is none. It does
+// not change k, and leaves the new kernel's Dims in the order that FreeDims returns.
+func For(k *loop.Kernel, dims *sym.Dims) *loop.Kernel {
+	for _, better := range Each(k, dims) {
+		return better
+	}
+	return nil
+}
+
+// Each returns kernels that compute the meaning of k, by the Names of the recipes that apply, the best first.
+func Each(k *loop.Kernel, dims *sym.Dims) iter.Seq2[string, *loop.Kernel] {
+	return func(yield func(string, *loop.Kernel) bool) {
+		if k.Meaning == nil {
+			return
+		}
+		for _, r := range recipes {
+			if r.op != k.Meaning.Op {
+				continue
+			}
+			if n := newNest(k, dims); r.write(n) && !yield(r.label(), n.Finish()) {
+				return
+			}
+		}
+	}
+}
+
+// nest is a kernel under construction, with the operator's operands and results as its parameters.
+type nest struct {
+	*loop.Builder
+	In, Out []*loop.Memory
+	D       *sym.Dims
+	meaning *loop.Meaning
+}
+
+// newNest returns an empty kernel with the parameters of k.
+func newNest(k *loop.Kernel, dims *sym.Dims) *nest {
+	n := &nest{Builder: loop.NewBuilder(k.Name), D: dims, meaning: k.Meaning}
+	n.Kernel.Source, n.Kernel.Work = k.Source, k.Work
+	for _, p := range k.Params {
+		m := n.Param(p.Name, p.Access, p.DType, p.Shape)
+		if p.Access == loop.Read {
+			n.In = append(n.In, m)
+		} else {
+			n.Out = append(n.Out, m)
+		}
+	}
+	return n
+}
+
+// attribute returns an attribute of the operator; the zero value if it is absent.
+func attribute[T any](k *nest, name string) T {
+	v, _ := k.meaning.Attrs[name].(T)
+	return v
+}
+
+// optional returns the i-th operand; nil if it is absent.
+func (k *nest) optional(i int) *loop.Memory {
+	if i >= len(k.In) {
+		return nil
+	}
+	return k.In[i]
+}
+
+// one is the constant 1.
+var one = sym.Const(1)
+
+// zeros returns an index of n zeros.
+func zeros(n int) []sym.Expr { return make([]sym.Expr, n) }
+
+// unit returns an index with step at axis and 0 elsewhere.
+func unit(rank, axis int, step sym.Expr) []sym.Expr {
+	out := make([]sym.Expr, rank)
+	out[axis] = step
+	return out
+}
+
+// isZero reports whether e is the number 0.
+func isZero(e sym.Expr) bool { return e.Equal(sym.Expr{}) }
+
+// isOne reports whether e is the number 1.
+func isOne(e sym.Expr) bool { return e.Equal(one) }
+
+// numbers returns numbers as symbolic integers.
+func numbers(list []int64) []sym.Expr {
+	out := make([]sym.Expr, len(list))
+	for i, v := range list {
+		out[i] = sym.Const(v)
+	}
+	return out
+}
+
+// constants returns the values of symbolic integers; ok is false if one is not a number.
+func constants(list []sym.Expr) (values []int64, ok bool) {
+	for _, e := range list {
+		v, known := e.Const()
+		if !known {
+			return nil, false
+		}
+		values = append(values, v)
+	}
+	return values, true
+}
+
+// constant returns an extent's value; otherwise if the extent is not a number.
+func constant(e sym.Expr, otherwise int64) int64 {
+	if v, ok := e.Const(); ok {
+		return v
+	}
+	return otherwise
+}
+
+// unraveled returns the index of element flat, in row-major order, of the given shape.
+func unraveled(flat sym.Expr, shape []sym.Expr) []sym.Expr {
+	index := make([]sym.Expr, len(shape))
+	for axis := len(shape) - 1; axis > 0; axis-- {
+		index[axis] = flat.Mod(shape[axis])
+		flat = flat.FloorDiv(shape[axis])
+	}
+	if len(shape) > 0 {
+		index[0] = flat
+	}
+	return index
+}
+
+// divisor returns the smallest divisor of n in [least, most]; if there is none, the largest one below least.
+func divisor(n, least, most int64) int64 {
+	best := int64(1)
+	for d := int64(1); d <= min(n, most); d++ {
+		if n%d == 0 {
+			if best = d; d >= least {
+				break
+			}
+		}
+	}
+	return best
+}
+
+// ceilDiv returns x/y rounded up; y must be positive.
+func ceilDiv(x, y int64) int64 { return -((-x - mod(-x, y)) / y) }
+
+// mod returns x modulo y, in [0, y).
+func mod(x, y int64) int64 { return (x%y + y) % y }
+
+// accumulator returns the type in which sums of products of dt are kept.
+func accumulator(dt dtype.DType) dtype.DType {
+	switch {
+	case dt == dtype.F64 || dt == dtype.I64 || dt == dtype.U64:
+		return dt
+	case dt.IsInt():
+		return dtype.I32
+	}
+	return dtype.F32
+}
+
+// bothTrue returns the conjunction of x and y; nil stands for true.
+func bothTrue(x, y loop.Expr) loop.Expr {
+	switch {
+	case x == nil:
+		return y
+	case y == nil:
+		return x
+	}
+	return loop.Apply2(loop.And, x, y)
+}
+
+// plus, minus and times return the sum, the difference and the product of two values.
+func plus(x, y loop.Expr) loop.Expr  { return loop.Apply2(loop.Add, x, y) }
+func minus(x, y loop.Expr) loop.Expr { return loop.Apply2(loop.Sub, x, y) }
+func times(x, y loop.Expr) loop.Expr { return loop.Apply2(loop.Mul, x, y) }
