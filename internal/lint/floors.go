@@ -125,6 +125,8 @@ var rooms = []Room{
 		May: []string{"mem", "codegen/assembly", "codegen/regalloc"}},
 	{Floor: 6, Name: "codegen/codetest", Purpose: "the tests of every assembler, and of calls of machine code",
 		May: []string{"mem"}, Modules: []string{"os/exec"}},
+	{Floor: 6, Name: "codegen/lanes/lanestest", Purpose: "the meaning of lanes' operations, as a machine in Go, for tests",
+		May: []string{"loop", "target", "codegen/lanes", "codegen/mathematics", "codegen/portable", "codegen/regalloc"}},
 	{Floor: 6, Name: "codegen/kerneltest", Purpose: "the tests of every code generator",
 		May: []string{"loop", "schedule", "target", "tensor", "mem"}},
 	{Floor: 6, Name: "device", Purpose: "the executor's interface to devices with memory of their own",

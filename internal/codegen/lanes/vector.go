@@ -58,7 +58,8 @@ type Vectors interface {
 	// both are zeros. Greater does so by x > y.
 	Lesser(dt dtype.DType, x, y regalloc.Reg) regalloc.Reg
 	Greater(dt dtype.DType, x, y regalloc.Reg) regalloc.Reg
-	// MulWhere returns x·y of F32 or F64 in the lanes of a mask of their size, and 0 in the others; y is positive.
+	// MulWhere returns x·y of F32 or F64 in the lanes of a mask of their size, and 0 in the others; y is positive and
+	// finite.
 	MulWhere(dt dtype.DType, mask, x, y regalloc.Reg) regalloc.Reg
 	// Fused returns a sum or difference of x·y and z, of F32 or F64, rounded once.
 	Fused(form Form, dt dtype.DType, x, y, z regalloc.Reg) regalloc.Reg
