@@ -11,17 +11,16 @@ be that of one process.
 from __future__ import annotations
 
 import sys
-import time
 from typing import Iterator
 
-import conftest
 import numpy
 import pyarrow
+import sessions
 import weir
 import weir.ray
 import weir.spark
 
-BATCH, FEW, THREADS = 16, 512, conftest.CORES
+BATCH, FEW, THREADS = 16, 512, sessions.CORES
 
 
 def pictures(ids, port):
@@ -34,11 +33,9 @@ def pictures(ids, port):
 
 def speed(run, count):
     """Rows a second of count rows less FEW, and what the run of all gave."""
-    begin = time.monotonic()
-    run(FEW)
-    middle = time.monotonic()
-    total = run(count)
-    return (count - FEW) / (time.monotonic() - middle - (middle - begin)), total
+    totals = []
+    few, all = sessions.seconds(lambda count: totals.append(run(count)), FEW, count)
+    return (count - FEW) / (all - few), totals[1]
 
 
 def with_process(model, port, count):
@@ -60,7 +57,7 @@ def with_ray(model, port, count):
     """Ray's data: one task that makes pictures, and one actor."""
     import ray.data
 
-    with conftest.ray_session():
+    with sessions.ray_session():
         arguments = weir.ray.Predictor.arguments(model, batch_size=BATCH, num_cpus=1, threads=THREADS)
 
         def run(count):
@@ -82,9 +79,7 @@ def with_spark(model, port, count):
     from pyspark.sql.functions import arrow_udf
 
     settings = {"spark.task.cpus": str(THREADS), "spark.sql.execution.arrow.maxRecordsPerBatch": "256"}
-    with conftest.spark_session(settings) as spark:
-        spark.sparkContext.addPyFile(__file__)
-        spark.sparkContext.addPyFile(conftest.__file__)
+    with sessions.spark_session(settings) as spark:
         scores = weir.spark.udf(model, batch_size=BATCH, cores=THREADS)
 
         @arrow_udf("array<float>")

@@ -81,9 +81,9 @@ def lives(folder: pathlib.Path, count: int) -> str:
     return str(folder)
 
 
-def perhaps_die(folder: str, chance: float = 0.2) -> None:
-    """Kills the process that calls it, as the system's out-of-memory killer would, if a file is left in the folder: one
-    file for each death.
+def perhaps_die(folder: str, victim=os.getpid, chance: float = 0.2) -> None:
+    """Kills the process that calls it, or another, as the system's out-of-memory killer would, if a file is left in the
+    folder: one file for each death.
     """
     if random.SystemRandom().random() >= chance:
         return
@@ -92,7 +92,8 @@ def perhaps_die(folder: str, chance: float = 0.2) -> None:
             os.unlink(os.path.join(folder, name))
         except FileNotFoundError:  # another worker died of it
             continue
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(victim(), signal.SIGKILL)
+        return
 
 
 def status(name: str) -> int:

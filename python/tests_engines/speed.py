@@ -16,16 +16,16 @@ import tempfile
 import time
 from typing import Iterator
 
-import conftest
 import numpy
 import pyarrow
 import pyarrow.parquet
 import rows
+import sessions
 import weir
 import weir.ray
 import weir.spark
 
-BATCH, THREADS = 256, conftest.CORES
+BATCH, THREADS = 256, sessions.CORES
 
 
 class Clock:
@@ -84,22 +84,12 @@ def loop(x):
         return len(x) / (time.monotonic() - wall), len(x) / (time.process_time() - processor)
 
 
-def seconds(run, *sizes):
-    """Seconds of a run of each size."""
-    told = []
-    for size in sizes:
-        begin = time.monotonic()
-        run(size)
-        told.append(time.monotonic() - begin)
-    return told
-
-
 def with_ray(x, folder):
     """Seconds of Ray with nothing and with weir, for few rows and for all, and the speed of weir's calls."""
     import ray
     import ray.data
 
-    with conftest.ray_session():
+    with sessions.ray_session():
         def data(count):
             numbered = ray.data.range(count, override_num_blocks=1 + count // 20_000)
             return numbered.map_batches(lambda batch: {"id": batch["id"], "image": rows.images(batch["id"])}).materialize()
@@ -113,9 +103,9 @@ def with_ray(x, folder):
                     pass
             return consume
 
-        nothing = seconds(run(Nothing), few, all)
+        nothing = sessions.seconds(run(Nothing), few, all)
         arguments["fn_constructor_kwargs"]["folder"] = folder
-        return nothing, seconds(run(Timed), few, all), read(folder)
+        return nothing, sessions.seconds(run(Timed), few, all), read(folder)
 
 
 def with_spark(x, folder, files):
@@ -126,10 +116,7 @@ def with_spark(x, folder, files):
         table = pyarrow.table({"id": numpy.arange(count), "x": weir.spark.arrow_of([x[:count].reshape(count, -1)], ["x"])})
         pathlib.Path(files, name).mkdir()
         pyarrow.parquet.write_table(table, pathlib.Path(files, name, "rows.parquet"), use_dictionary=False, compression="none")
-    with conftest.spark_session({"spark.task.cpus": str(THREADS)}) as spark:
-        spark.sparkContext.addPyFile(rows.__file__)
-        spark.sparkContext.addPyFile(conftest.__file__)
-        spark.sparkContext.addPyFile(__file__)
+    with sessions.spark_session({"spark.task.cpus": str(THREADS)}) as spark:
         scores = weir.spark.udf(rows.DIGITS, batch_size=BATCH, cores=THREADS).func
 
         @arrow_udf("array<float>")
@@ -148,7 +135,7 @@ def with_spark(x, folder, files):
         def run(function):
             return lambda name: spark.read.parquet(os.path.join(files, name)).select("id", function("x").alias("scores")).toArrow()
 
-        return seconds(run(nothing), "few", "all"), seconds(run(timed), "few", "all"), read(folder)
+        return sessions.seconds(run(nothing), "few", "all"), sessions.seconds(run(timed), "few", "all"), read(folder)
 
 
 def calls():

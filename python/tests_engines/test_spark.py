@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import pathlib
+import subprocess
+import sys
 from typing import Iterator
 
 import numpy
@@ -22,10 +25,10 @@ def column(x):
     return weir.spark.arrow_of([x], ["x"])
 
 
-def written(path, count, make=rows.features):
+def written(path, count, make=rows.features, files=8):
     """A folder of Parquet files with an id and its row."""
     path.mkdir()
-    for i, ids in enumerate(numpy.array_split(numpy.arange(count), 8)):
+    for i, ids in enumerate(numpy.array_split(numpy.arange(count), files)):
         table = pyarrow.table({"id": ids, "x": column(make(ids))})
         pyarrow.parquet.write_table(table, path / f"{i}.parquet", use_dictionary=False, compression="none")
     return str(path)
@@ -63,7 +66,6 @@ def test_killed_workers(spark, kills, tmp_path):
             rows.perhaps_die(folder)
             yield scored
 
-    spark.sparkContext.addPyFile(rows.__file__)
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 250)
     try:
         frame = spark.read.parquet(written(tmp_path / "rows", count)).repartition(40).withColumn("scores", mortal("x"))
@@ -73,6 +75,12 @@ def test_killed_workers(spark, kills, tmp_path):
     assert not os.listdir(folder), "fewer workers died than should have"
     assert (seen == 1).all()
     assert numpy.array_equal(got, rows.alone(rows.MODEL, rows.features(numpy.arange(count))))
+
+
+def test_killed_executors(kills):
+    """Executors that are killed during a run cost no row: see executors.py, which has a process and a cluster of its own."""
+    subprocess.run([sys.executable, "-P", "executors.py", str(kills)], check=True, timeout=1200, cwd=pathlib.Path(__file__).parent,
+                   env={**os.environ, "PYTHONPATH": str(pathlib.Path(__file__).parent)})  # fmt: skip
 
 
 def test_memory(spark, tmp_path):
@@ -92,7 +100,6 @@ def test_memory(spark, tmp_path):
             answer = {"parts": parts, "held": held, "after": after, "before": before, "pid": os.getpid(), "resident": rows.status("VmRSS")}
             yield pyarrow.record_batch({"told": [json.dumps(answer)]})
 
-    spark.sparkContext.addPyFile(rows.__file__)
     frame = spark.read.parquet(written(tmp_path / "rows", 4096, lambda ids: rows.features(ids, 64)))
     answers = [json.loads(row.told) for row in frame.mapInArrow(told, "told string").collect()]
     with weir.compile(rows.DIGITS, threads=cores, dims={"batch": (1, size)}) as program:
