@@ -94,6 +94,8 @@
 // Constant right operands of f32 are packed (pack.go): the columns of their contractions must be one entire axis from 0
 // on; other axes may be indexed in any way. K need not be contiguous, and may run through several axes by serial loops.
 // Other right operands are used in place if their columns are contiguous, and gathered into a local otherwise.
+// Panels of f16, bf16 or bytes that many rows add up in f32 are widened into a local, once (widen.go); few rows widen
+// them as they read them.
 //
 // # Advice
 //

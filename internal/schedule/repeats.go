@@ -80,10 +80,5 @@ func whenAdjacent(names *namer, f *loop.For, all []stretch) loop.Stmt {
 		}
 	}
 	list := []loop.Stmt{f}
-	loops := map[sym.Name]sym.Name{}
-	for _, name := range bound(list) {
-		loops[name] = names.bound(name.Text())
-	}
-	then := loop.Rename(names.anew(list).body(adjacent.Body(list)), loops)
-	return &loop.When{Cond: cond, Then: then, Else: list}
+	return &loop.When{Cond: cond, Then: names.again(adjacent.Body(list)), Else: list}
 }

@@ -75,6 +75,7 @@ var steps = []step{
 	{name: "lanes", why: "after vectors: it moves vector loops outward", kernel: keepInLanes},
 	{name: "transpositions", why: "after vectors, whose loops it cuts", kernel: cutTranspositions},
 	{name: "tiles", why: "after the steps that add, merge or exchange loops", kernel: chooseTiles},
+	{name: "widen", why: "after tiles: it repeats statements for many rows and for few", kernel: widenPanels},
 	{name: "functions-once", why: "last of a kernel: the names that it adds hide the form of nests from other steps",
 		kernel: functionsOnce},
 	{name: "repeats-apart", why: "after the steps that choose loops and change their indices", kernel: splitRepeats},
@@ -332,6 +333,15 @@ func (n *namer) bound(hint string) sym.Name { return sym.Bound(n.name(hint)) }
 type renaming struct {
 	names *namer
 	given map[string]string
+}
+
+// again returns a copy of statements, whose names and loops' variables are new.
+func (n *namer) again(body []loop.Stmt) []loop.Stmt {
+	loops := map[sym.Name]sym.Name{}
+	for _, name := range bound(body) {
+		loops[name] = n.bound(name.Text())
+	}
+	return loop.Rename(n.anew(body).body(body), loops)
 }
 
 // anew returns a renaming of all that a body declares.
