@@ -21,6 +21,7 @@ import weir.ray
 import weir.spark
 
 BATCH, FEW, THREADS = 16, 512, sessions.CORES
+TOGETHER = 256  # the rows that an engine gives at once, which are several runs
 
 
 def pictures(ids, port):
@@ -59,10 +60,11 @@ def with_ray(model, port, count):
 
     with sessions.ray_session():
         arguments = weir.ray.Predictor.arguments(model, batch_size=BATCH, num_cpus=1, threads=THREADS)
+        arguments["batch_size"] = TOGETHER
 
         def run(count):
             made = ray.data.range(count, override_num_blocks=1 + count // 512).map_batches(
-                lambda batch: {port.name: pictures(batch["id"], port)}, batch_size=BATCH
+                lambda batch: {port.name: pictures(batch["id"], port)}, batch_size=TOGETHER
             )
             total = 0.0
             for batch in made.map_batches(weir.ray.Predictor, **arguments).iter_batches(batch_size=None):
@@ -78,7 +80,7 @@ def with_spark(model, port, count):
     """Spark's Arrow functions: one that makes pictures, and weir's."""
     from pyspark.sql.functions import arrow_udf
 
-    settings = {"spark.task.cpus": str(THREADS), "spark.sql.execution.arrow.maxRecordsPerBatch": "256"}
+    settings = {"spark.task.cpus": str(THREADS), "spark.sql.execution.arrow.maxRecordsPerBatch": str(TOGETHER)}
     with sessions.spark_session(settings) as spark:
         scores = weir.spark.udf(model, batch_size=BATCH, cores=THREADS)
 

@@ -52,6 +52,15 @@ def test_a_million_rows(ray):
     assert numpy.array_equal(got, rows.alone(rows.MODEL, rows.features(numpy.arange(ROWS))))
 
 
+def test_batches_of_several_runs(ray):
+    """An actor cuts a batch into runs, the last of which is shorter."""
+    count = 2000
+    arguments = {**weir.ray.Predictor.arguments(rows.MODEL, batch_size=64), "batch_size": 650}
+    got, seen = gathered(ray.data.range(count).map_batches(made).map_batches(weir.ray.Predictor, **arguments), count)
+    assert (seen == 1).all()
+    assert numpy.array_equal(got, rows.alone(rows.MODEL, rows.features(numpy.arange(count))))
+
+
 def test_killed_actors(ray, kills, tmp_path):
     """Actors that are killed during a run cost no row."""
     count = 100_000
