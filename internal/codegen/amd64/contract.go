@@ -6,14 +6,32 @@ import (
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
 	"github.com/weirml/weir/internal/codegen/lanes"
 	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/target"
 )
 
 // elementOps are the instructions for a type of sums; NoOp if there is none.
 type elementOps struct {
-	size                                            int64
-	multiplyAdd, broadcast, move, maskMove, compare asm.Op
-	add, sub, mul, div, min, max, sqrt, and, xor    asm.Op
+	size                                                 int64
+	multiplyAdd, move, maskMove, compare, sqrt, and, xor asm.Op
+	two                                                  map[loop.BinaryOp]asm.Op
+}
+
+var elements = map[dtype.DType]*elementOps{
+	dtype.F32: {4, asm.VFMADD231PS, asm.VMOVUPS, asm.VMASKMOVPS, asm.VPCMPGTD, asm.VSQRTPS, asm.VANDPS, asm.VXORPS,
+		ofTwo(asm.VADDPS, asm.VSUBPS, asm.VMULPS, asm.VMINPS, asm.VMAXPS, asm.VDIVPS)},
+	dtype.F64: {8, asm.VFMADD231PD, asm.VMOVUPD, asm.VMASKMOVPD, asm.VPCMPGTQ, asm.VSQRTPD, asm.VANDPD, asm.VXORPD,
+		ofTwo(asm.VADDPD, asm.VSUBPD, asm.VMULPD, asm.VMINPD, asm.VMAXPD, asm.VDIVPD)},
+	dtype.I32: {4, asm.NoOp, asm.VMOVUPS, asm.VMASKMOVPS, asm.VPCMPGTD, asm.NoOp, asm.NoOp, asm.VXORPS,
+		ofTwo(asm.VPADDD, asm.VPSUBD, asm.VPMULLD, asm.VPMINSD, asm.VPMAXSD, asm.NoOp)},
+	dtype.U32: {4, asm.NoOp, asm.VMOVUPS, asm.VMASKMOVPS, asm.VPCMPGTD, asm.NoOp, asm.NoOp, asm.VXORPS,
+		ofTwo(asm.VPADDD, asm.VPSUBD, asm.VPMULLD, asm.VPMINUD, asm.VPMAXUD, asm.NoOp)},
+}
+
+// ofTwo returns instructions of two operands by their operations.
+func ofTwo(add, sub, mul, least, greatest, div asm.Op) map[loop.BinaryOp]asm.Op {
+	return map[loop.BinaryOp]asm.Op{loop.Add: add, loop.Sub: sub, loop.Mul: mul, loop.Min: least, loop.Max: greatest,
+		loop.Div: div}
 }
 
 // registers returns the number of the machine's vector registers, less one for products that no single instruction adds
@@ -23,22 +41,6 @@ func (o *elementOps) registers(i *isa) int {
 		return i.registers - 1
 	}
 	return i.registers
-}
-
-var elements = map[dtype.DType]*elementOps{
-	dtype.F32: {4, asm.VFMADD231PS, asm.VBROADCASTSS, asm.VMOVUPS, asm.VMASKMOVPS, asm.VPCMPGTD,
-		asm.VADDPS, asm.VSUBPS, asm.VMULPS, asm.VDIVPS, asm.VMINPS, asm.VMAXPS, asm.VSQRTPS, asm.VANDPS, asm.VXORPS},
-	dtype.F64: {8, asm.VFMADD231PD, asm.VBROADCASTSD, asm.VMOVUPD, asm.VMASKMOVPD, asm.VPCMPGTQ,
-		asm.VADDPD, asm.VSUBPD, asm.VMULPD, asm.VDIVPD, asm.VMINPD, asm.VMAXPD, asm.VSQRTPD, asm.VANDPD, asm.VXORPD},
-	dtype.I32: wholeNumbers(asm.VPMINSD, asm.VPMAXSD),
-	dtype.U32: wholeNumbers(asm.VPMINUD, asm.VPMAXUD),
-}
-
-// wholeNumbers returns the instructions for i32 or u32 elements, given those for the minimum and the maximum.
-func wholeNumbers(least, greatest asm.Op) *elementOps {
-	return &elementOps{size: 4, broadcast: asm.VBROADCASTSS, move: asm.VMOVUPS, maskMove: asm.VMASKMOVPS,
-		compare: asm.VPCMPGTD,
-		add:     asm.VPADDD, sub: asm.VPSUBD, mul: asm.VPMULLD, min: least, max: greatest, xor: asm.VXORPS}
 }
 
 // SumsOf returns the vectors that add up in a type; nil if there are none.
@@ -84,35 +86,25 @@ func (e *machine) RowsOfBase(distance lanes.Distance) int {
 	return 3
 }
 
-// tileWide emits an instruction on a tile's full vectors; one of its operands may be in memory.
-func (e *machine) tileWide(t *lanes.RegisterTile, op asm.Op, args ...asm.Reg) {
-	e.tileFrom(t, op, asm.Mem{}, args...)
-}
-
-// tileFrom emits an instruction whose last operand is in memory, unless the address is empty.
-func (e *machine) tileFrom(t *lanes.RegisterTile, op asm.Op, at asm.Mem, args ...asm.Reg) {
-	in := asm.Inst{Op: op, Bits: uint16(8 * t.Bytes), Mem: at}
-	if n := copy(in.Args[:], args); at != (asm.Mem{}) {
-		in.Args[n] = asm.Memory
-	}
-	e.Emit(in)
-}
-
 // BeginTile begins a tile's code, and makes the opmask of the last vector's lanes.
 func (e *machine) BeginTile(t *lanes.RegisterTile) {
-	e.spoil()
-	if !e.isa.masks || !t.Partial(t.Vectors-1) {
-		return
+	if e.spoil(); e.isa.masks && t.Partial(t.Vectors-1) {
+		t.Mask = e.opmask(t.Part)
 	}
+}
+
+// opmask returns the mask of the first lanes.
+func (e *machine) opmask(count lanes.Distance) asm.Reg {
 	bits := e.General()
-	if t.Part.Known() {
-		e.SetNumber(bits, 1<<t.Part.Fixed-1)
+	if count.Known() {
+		e.SetNumber(bits, 1<<count.Fixed-1)
 	} else {
 		e.SetNumber(bits, -1)
-		e.Emit(asm.Inst{Op: asm.BZHI, Bits: 64, Args: [4]asm.Reg{bits, bits, t.Part.Register}})
+		e.Emit(asm.Inst{Op: asm.BZHI, Bits: 64, Args: [4]asm.Reg{bits, bits, count.Register}})
 	}
-	t.Mask = e.maskRegister()
-	e.Emit(asm.Inst{Op: asm.KMOVW, Args: [4]asm.Reg{t.Mask, bits}})
+	mask := e.MaskRegister()
+	e.Emit(asm.Inst{Op: asm.KMOVW, Args: [4]asm.Reg{mask, bits}})
+	return mask
 }
 
 // MaskRegister returns a new opmask.

@@ -155,11 +155,7 @@ func (e *machine) loadFull(t *lanes.RegisterTile, r asm.Reg, at asm.Mem, part bo
 // loadMask puts the mask of the last vector's lanes into a vector register, on machines without opmasks.
 func (e *machine) loadMask(t *lanes.RegisterTile, r asm.Reg) {
 	if t.Part.Known() {
-		bytes := make([]byte, t.Bytes)
-		for i := range t.Part.Fixed * t.Size {
-			bytes[i] = 0xff
-		}
-		e.tileFrom(t, asm.VMOVUPS, asm.Mem{Pool: e.code.Constant(bytes)}, r)
+		e.tileFrom(t, asm.VMOVUPS, e.ones(int(t.Part.Fixed*t.Size), int(t.Bytes)), r)
 		return
 	}
 	var counts []byte

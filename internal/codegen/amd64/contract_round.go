@@ -4,6 +4,7 @@ import (
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
 	"github.com/weirml/weir/internal/codegen/lanes"
 	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/loop"
 )
 
 // One instruction adds up a group of 2 or 4 consecutive steps of a sum of products of bytes or bf16: a lane of 32 bits
@@ -51,7 +52,7 @@ func (e *machine) EndTerm(t *lanes.RegisterTile, m *lanes.Term) {
 	}
 	for row := range t.Rows {
 		for v := range t.Vectors {
-			e.tileWide(t, elements[t.DType].sub, t.Sum(row, v), t.Sum(row, v), t.Sum(t.Rows, v))
+			e.tileWide(t, elements[t.DType].two[loop.Sub], t.Sum(row, v), t.Sum(row, v), t.Sum(t.Rows, v))
 		}
 	}
 }
@@ -197,11 +198,11 @@ func (e *machine) addProduct(t *lanes.RegisterTile, r *lanes.Round, sum, a, b as
 	case ops.multiplyAdd != asm.NoOp:
 		e.tileWide(t, ops.multiplyAdd, sum, a, b)
 	default:
-		multiply, through := ops.mul, asm.V(e.isa.registers-1)
+		multiply, through := ops.two[loop.Mul], asm.V(e.isa.registers-1)
 		if g != nil {
 			multiply = asm.VPMADDWD
 		}
 		e.tileWide(t, multiply, through, a, b)
-		e.tileWide(t, ops.add, sum, sum, through)
+		e.tileWide(t, ops.two[loop.Add], sum, sum, through)
 	}
 }
