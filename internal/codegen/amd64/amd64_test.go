@@ -124,8 +124,8 @@ func TestGuarded(t *testing.T) {
 		for seed := range int64(300) {
 			t.Run(fmt.Sprint("random", seed), func(t *testing.T) { h.Random(t, 2000+seed, seed%2 == 1) })
 		}
-		for _, c := range productCases(100, []int64{0, 6, 13}, []int64{16, 24, 8, 64, 40, 48}) {
-			t.Run(c.String(), func(t *testing.T) { c.agree(t, h) })
+		for _, c := range kerneltest.Products(100, []int64{0, 6, 13}, []int64{16, 24, 8, 64, 40, 48}) {
+			t.Run(c.String(), func(t *testing.T) { c.Agree(t, h) })
 		}
 	})
 }

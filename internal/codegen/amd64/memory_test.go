@@ -19,7 +19,7 @@ func TestNarrowSteps(t *testing.T) {
 				for _, writes := range []bool{false, true} {
 					t.Run(fmt.Sprintf("%s of %d, written so: %v", dt, extent, writes), func(t *testing.T) {
 						const across = 3
-						long, wide := constants(extent, across), constants(across, extent)
+						long, wide := kerneltest.Fixed(extent, across), kerneltest.Fixed(across, extent)
 						if !writes {
 							long, wide = wide, long
 						}
@@ -37,7 +37,7 @@ func TestNarrowSteps(t *testing.T) {
 							})
 						})
 						b.Finish()
-						h.Agree(t, b.Kernel, nil, operandsOf(t, b.Kernel, nil, extent), 0, 0)
+						h.Agree(t, b.Kernel, nil, kerneltest.Operands(t, b.Kernel, nil, extent), 0, 0)
 					})
 				}
 			}
