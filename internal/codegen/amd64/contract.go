@@ -12,19 +12,33 @@ import (
 
 // elementOps are the instructions for a type of sums; NoOp if there is none.
 type elementOps struct {
-	size                                                 int64
-	multiplyAdd, move, maskMove, compare, sqrt, and, xor asm.Op
-	two                                                  map[loop.BinaryOp]asm.Op
+	*sizeOps
+	multiplyAdd, sqrt, and, xor asm.Op
+	two                         map[loop.BinaryOp]asm.Op
 }
 
+// sizeOps are the instructions for types of a size: for floats, or for any. Those of round and blend are for machines
+// without opmasks, and with them.
+type sizeOps struct {
+	broadcast, move, maskMove, greater, compare asm.Op
+	round, blend                                [2]asm.Op
+}
+
+var (
+	ops32 = &sizeOps{asm.VBROADCASTSS, asm.VMOVUPS, asm.VMASKMOVPS, asm.VPCMPGTD, asm.VCMPPS,
+		[2]asm.Op{asm.VROUNDPS, asm.VRNDSCALEPS}, [2]asm.Op{asm.VBLENDVPS, asm.VBLENDMPS}}
+	ops64 = &sizeOps{asm.VBROADCASTSD, asm.VMOVUPD, asm.VMASKMOVPD, asm.VPCMPGTQ, asm.VCMPPD,
+		[2]asm.Op{asm.VROUNDPD, asm.VRNDSCALEPD}, [2]asm.Op{asm.VBLENDVPD, asm.VBLENDMPD}}
+)
+
 var elements = map[dtype.DType]*elementOps{
-	dtype.F32: {4, asm.VFMADD231PS, asm.VMOVUPS, asm.VMASKMOVPS, asm.VPCMPGTD, asm.VSQRTPS, asm.VANDPS, asm.VXORPS,
+	dtype.F32: {ops32, asm.VFMADD231PS, asm.VSQRTPS, asm.VANDPS, asm.VXORPS,
 		ofTwo(asm.VADDPS, asm.VSUBPS, asm.VMULPS, asm.VMINPS, asm.VMAXPS, asm.VDIVPS)},
-	dtype.F64: {8, asm.VFMADD231PD, asm.VMOVUPD, asm.VMASKMOVPD, asm.VPCMPGTQ, asm.VSQRTPD, asm.VANDPD, asm.VXORPD,
+	dtype.F64: {ops64, asm.VFMADD231PD, asm.VSQRTPD, asm.VANDPD, asm.VXORPD,
 		ofTwo(asm.VADDPD, asm.VSUBPD, asm.VMULPD, asm.VMINPD, asm.VMAXPD, asm.VDIVPD)},
-	dtype.I32: {4, asm.NoOp, asm.VMOVUPS, asm.VMASKMOVPS, asm.VPCMPGTD, asm.NoOp, asm.NoOp, asm.VXORPS,
+	dtype.I32: {ops32, asm.NoOp, asm.NoOp, asm.NoOp, asm.VXORPS,
 		ofTwo(asm.VPADDD, asm.VPSUBD, asm.VPMULLD, asm.VPMINSD, asm.VPMAXSD, asm.NoOp)},
-	dtype.U32: {4, asm.NoOp, asm.VMOVUPS, asm.VMASKMOVPS, asm.VPCMPGTD, asm.NoOp, asm.NoOp, asm.VXORPS,
+	dtype.U32: {ops32, asm.NoOp, asm.NoOp, asm.NoOp, asm.VXORPS,
 		ofTwo(asm.VPADDD, asm.VPSUBD, asm.VPMULLD, asm.VPMINUD, asm.VPMAXUD, asm.NoOp)},
 }
 
@@ -45,11 +59,10 @@ func (o *elementOps) registers(i *isa) int {
 
 // SumsOf returns the vectors that add up in a type; nil if there are none.
 func (e *machine) SumsOf(dt dtype.DType) *lanes.Sums {
-	ops := elements[dt]
-	if ops == nil {
+	if elements[dt] == nil {
 		return nil
 	}
-	s := &lanes.Sums{DType: dt, Size: ops.size, Bytes: e.isa.VectorBytes(), Registers: e.isa.registers,
+	s := &lanes.Sums{DType: dt, Size: int64(dt.Bits() / 8), Bytes: e.isa.VectorBytes(), Registers: e.isa.registers,
 		Masks: e.isa.masks, Second: true}
 	if half := e.isa.half; half != nil {
 		shorter := *s

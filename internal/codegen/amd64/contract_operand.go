@@ -72,38 +72,31 @@ func (e *machine) WritesElements(f lanes.Elements) bool {
 }
 
 // ReadOne reads an element into all lanes.
-func (e *machine) ReadOne(t *lanes.RegisterTile, elements lanes.Elements, r asm.Reg, at asm.Mem) {
-	f := formOf(elements)
+func (e *machine) ReadOne(t *lanes.RegisterTile, from lanes.Elements, r asm.Reg, at asm.Mem) {
+	f, bits := formOf(from), uint16(8*t.Bytes)
 	if f.extend == asm.NoOp {
-		op := asm.VBROADCASTSS
-		if f.size == 8 {
-			op = asm.VBROADCASTSD
-		}
-		e.tileFrom(t, op, at, r)
+		e.tileFrom(t, elements[t.DType].broadcast, at, r)
 		return
 	}
-	bits := uint16(8 * t.Bytes)
 	if !f.high { // as many elements as are widened
 		bits = max(128, uint16(8*t.Bytes*f.size/t.Size))
 	}
 	e.Emit(asm.Inst{Op: f.repeat, Bits: bits, Args: [4]asm.Reg{r, asm.Memory}, Mem: at})
-	if f.high {
-		e.toHigh(t, r)
-		return
+	if !f.high {
+		e.tileWide(t, f.extend, r, r)
 	}
-	e.tileWide(t, f.extend, r, r)
-	e.toNumber(t, f, r)
+	e.toLanes(t, f, r)
 }
 
-// toNumber makes numbers of lanes that were widened.
-func (e *machine) toNumber(t *lanes.RegisterTile, f *operandForm, r asm.Reg) {
+// toLanes makes numbers of lanes that were widened.
+func (e *machine) toLanes(t *lanes.RegisterTile, f *operandForm, r asm.Reg) {
+	if f.high {
+		e.shiftedLanes(t, asm.VPSLLD, r, 16)
+	}
 	if f.number != asm.NoOp {
 		e.tileWide(t, f.number, r, r)
 	}
 }
-
-// toHigh moves the lower half of each lane to the upper one.
-func (e *machine) toHigh(t *lanes.RegisterTile, r asm.Reg) { e.shiftedLanes(t, asm.VPSLLD, r, 16) }
 
 // shiftedLanes shifts lanes of 32 bits.
 func (e *machine) shiftedLanes(t *lanes.RegisterTile, op asm.Op, r asm.Reg, bits int64) {
@@ -111,13 +104,13 @@ func (e *machine) shiftedLanes(t *lanes.RegisterTile, op asm.Op, r asm.Reg, bits
 }
 
 // ReadRun reads a vector of a row; of a part, without touching memory beyond its lanes. r may be the mask's register.
-func (e *machine) ReadRun(t *lanes.RegisterTile, elements lanes.Elements, r asm.Reg, at asm.Mem, part bool) {
-	f, bits := formOf(elements), uint16(8*t.Bytes)
+func (e *machine) ReadRun(t *lanes.RegisterTile, from lanes.Elements, r asm.Reg, at asm.Mem, part bool) {
+	f, bits := formOf(from), uint16(8*t.Bytes)
 	switch {
 	case f.extend == asm.NoOp:
 		e.loadFull(t, r, at, part)
 		return
-	case part && e.isa.masks && elements.Group > 0: // lanes are two words of these
+	case part && e.isa.masks && from.Group > 0: // lanes are two words of these
 		e.Emit(asm.Inst{Op: asm.VMOVDQU16, Bits: bits / 2, Args: [4]asm.Reg{r, asm.Memory}, Mem: at, Mask: t.Mask,
 			Zero: true})
 		e.tileWide(t, f.extend, r, r)
@@ -129,10 +122,7 @@ func (e *machine) ReadRun(t *lanes.RegisterTile, elements lanes.Elements, r asm.
 	default:
 		e.tileFrom(t, f.extend, at, r)
 	}
-	if f.high {
-		e.toHigh(t, r)
-	}
-	e.toNumber(t, f, r)
+	e.toLanes(t, f, r)
 }
 
 // loadFull reads a vector of elements as large as lanes.
@@ -168,7 +158,7 @@ func (e *machine) loadMask(t *lanes.RegisterTile, r asm.Reg) {
 	}
 	e.Emit(asm.Inst{Op: from, Args: [4]asm.Reg{r, t.Part.Register}})
 	e.tileWide(t, broadcast, r, r)
-	e.tileFrom(t, elements[t.DType].compare, asm.Mem{Pool: e.code.Constant(counts)}, r, r)
+	e.tileFrom(t, elements[t.DType].greater, asm.Mem{Pool: e.code.Constant(counts)}, r, r)
 }
 
 // insertLanes reads the narrow elements of the last vector's lanes one by one, if there are no opmasks; the others
@@ -186,8 +176,8 @@ func (e *machine) insertLanes(t *lanes.RegisterTile, f *operandForm, r asm.Reg, 
 }
 
 // WriteRun writes a vector of a row.
-func (e *machine) WriteRun(t *lanes.RegisterTile, elements lanes.Elements, at asm.Mem, r asm.Reg, part bool) {
-	switch f := formOf(elements); {
+func (e *machine) WriteRun(t *lanes.RegisterTile, to lanes.Elements, at asm.Mem, r asm.Reg, part bool) {
+	switch f := formOf(to); {
 	case f.extend == asm.NoOp:
 		e.storeFull(t, at, r, part)
 	case f.high:
@@ -233,7 +223,7 @@ func (e *machine) storeBF16(t *lanes.RegisterTile, at asm.Mem, r asm.Reg, part b
 		e.Bind(slow)
 	}
 	nan := e.maskRegister()
-	e.Emit(asm.Inst{Op: asm.VCMPPS, Bits: bits, Args: [4]asm.Reg{nan, r, r}, Imm: predicates[mathematics.Unordered]})
+	e.compareTile(t, asm.VCMPPS, predicates[mathematics.Unordered], nan, r, r)
 	e.tileWide(t, asm.VMOVUPS, to, r)
 	e.shiftedLanes(t, asm.VPSRLD, to, 16)
 	e.tileOperand(t, asm.VPANDD, e.RepeatedBits(t, 1), to, to)

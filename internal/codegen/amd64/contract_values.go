@@ -71,16 +71,11 @@ func (e *machine) Apply(t *lanes.RegisterTile, op loop.UnaryOp, dt dtype.DType, 
 	case loop.Sqrt:
 		e.tileWide(t, ops.sqrt, to, x)
 	default:
-		in := asm.VROUNDPS
-		switch {
-		case e.isa.masks && t.Size == 8:
-			in = asm.VRNDSCALEPD
-		case e.isa.masks:
-			in = asm.VRNDSCALEPS
-		case t.Size == 8:
-			in = asm.VROUNDPD
+		in := asm.Inst{Op: ops.round[0], Bits: uint16(8 * t.Bytes), Args: [4]asm.Reg{to, x}, Imm: roundings[op]}
+		if e.isa.masks {
+			in.Op = ops.round[1]
 		}
-		e.Emit(asm.Inst{Op: in, Bits: uint16(8 * t.Bytes), Args: [4]asm.Reg{to, x}, Imm: roundings[op]})
+		e.Emit(in)
 	}
 }
 
@@ -95,17 +90,17 @@ func (e *machine) ConvertLanes(t *lanes.RegisterTile, how lanes.Conversion, to, 
 
 // CompareLanes makes the mask of the lanes in which a comparison of floats holds.
 func (e *machine) CompareLanes(t *lanes.RegisterTile, op loop.BinaryOp, mask, x, y asm.Reg) {
-	in := asm.VCMPPS
-	if t.Size == 8 {
-		in = asm.VCMPPD
-	}
-	e.Emit(asm.Inst{Op: in, Bits: uint16(8 * t.Bytes), Args: [4]asm.Reg{mask, x, y},
-		Imm: predicates[lanes.Predicates[op]]})
+	e.compareTile(t, elements[t.DType].compare, predicates[lanes.Predicates[op]], mask, x, y)
 }
 
 // NumberLanes makes the mask of the lanes of f32 that are not NaN.
 func (e *machine) NumberLanes(t *lanes.RegisterTile, mask, x asm.Reg) {
-	e.Emit(asm.Inst{Op: asm.VCMPPS, Bits: uint16(8 * t.Bytes), Args: [4]asm.Reg{mask, x, x}, Imm: ordered})
+	e.compareTile(t, asm.VCMPPS, ordered, mask, x, x)
+}
+
+// compareTile emits a comparison of a tile's lanes.
+func (e *machine) compareTile(t *lanes.RegisterTile, op asm.Op, p int64, mask, x, y asm.Reg) {
+	e.Emit(asm.Inst{Op: op, Bits: uint16(8 * t.Bytes), Args: [4]asm.Reg{mask, x, y}, Imm: p})
 }
 
 // KeepLanes makes the lanes outside a mask 0.
@@ -119,15 +114,12 @@ func (e *machine) KeepLanes(t *lanes.RegisterTile, mask, r asm.Reg) {
 
 // SelectLanes puts yes in the lanes of a mask, and no in the others.
 func (e *machine) SelectLanes(t *lanes.RegisterTile, mask, to, yes, no asm.Reg) {
-	masked, plain := asm.VBLENDMPS, asm.VBLENDVPS
-	if t.Size == 8 {
-		masked, plain = asm.VBLENDMPD, asm.VBLENDVPD
-	}
-	if e.isa.masks {
-		e.Emit(asm.Inst{Op: masked, Bits: uint16(8 * t.Bytes), Args: [4]asm.Reg{to, no, yes}, Mask: mask})
+	ops := elements[t.DType]
+	if !e.isa.masks {
+		e.tileWide(t, ops.blend[0], to, no, yes, mask)
 		return
 	}
-	e.tileWide(t, plain, to, no, yes, mask)
+	e.Emit(asm.Inst{Op: ops.blend[1], Bits: uint16(8 * t.Bytes), Args: [4]asm.Reg{to, no, yes}, Mask: mask})
 }
 
 // turnedRows is the number of rows that are stored together: the elements in a quarter of a 512-bit register.

@@ -63,7 +63,7 @@ func (e *Emitter) contract(s *loop.Contract) {
 	if e.Strip != nil || sums == nil {
 		Refuse("a product of %s", m.DType)
 	}
-	if step, ok := e.Offset(s.C.Buffer, s.C.Col).Const(); !IsOne(s.N) && (!ok || step != 1) {
+	if step, ok := e.Offset(s.C.Buffer, s.C.Col).Const(); !isOne(s.N) && (!ok || step != 1) {
 		Refuse("a product whose columns are not adjacent")
 	}
 	p := e.newProduct(sums, s.M, s.N, []contraction{{product: s}})

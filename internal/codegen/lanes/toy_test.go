@@ -200,12 +200,6 @@ func (m *toy) Return(status int64) {
 	m.code = append(m.code, step{do: func(s *state) regalloc.Label { s.status = status; return ended }})
 }
 
-// The toy has no code for values and stores outside tiles.
-func (m *toy) Expression(x loop.Expr) lanes.Value { lanes.Refuse("%T", x); return lanes.Value{} }
-func (m *toy) Constant(x *loop.Const) lanes.Value { return m.Expression(x) }
-func (m *toy) Store(s *loop.Store)                { lanes.Refuse("%T", s) }
-func (m *toy) StripsMoved(f *loop.For) int64      { lanes.Refuse("%T", f); return 0 }
-
 // toyCompiler compiles kernels for toys.
 type toyCompiler struct {
 	toyKind

@@ -208,7 +208,7 @@ func (m *toy) each(t *lanes.RegisterTile, dt dtype.DType, to, x regalloc.Reg, y 
 func (m *toy) ClearLanes(t *lanes.RegisterTile, r regalloc.Reg) {
 	m.each(t, t.DType, r, r, lanes.In(r), func(_, _, _ uint64) uint64 { return 0 })
 }
-func (m *toy) Repeated(_ *lanes.RegisterTile, bits uint64) lanes.Operand {
+func (m *toy) RepeatedBits(_ *lanes.RegisterTile, bits uint64) lanes.Operand {
 	return lanes.Operand{Bits: bits}
 }
 func (m *toy) SetLanes(t *lanes.RegisterTile, to regalloc.Reg, x lanes.Operand) {
@@ -239,7 +239,7 @@ func (m *toy) Apply(t *lanes.RegisterTile, op loop.UnaryOp, dt dtype.DType, to, 
 	m.each(t, dt, to, x, lanes.Operand{}, func(_, x, _ uint64) uint64 { return loop.EvalUnary(op, dt, x) })
 }
 
-func (m *toy) Convert(t *lanes.RegisterTile, how lanes.Conversion, to, x regalloc.Reg) {
+func (m *toy) ConvertLanes(t *lanes.RegisterTile, how lanes.Conversion, to, x regalloc.Reg) {
 	m.each(t, dtype.I32, to, x, lanes.Operand{}, func(_, x, _ uint64) uint64 {
 		v := loop.ToFloat(dtype.F32, x)
 		switch {
@@ -300,7 +300,7 @@ func (m *toy) NumberLanes(t *lanes.RegisterTile, mask, x regalloc.Reg) {
 	m.mask(t, mask, x, x, dtype.F32, func(x, _ uint64) bool { return !math.IsNaN(loop.ToFloat(dtype.F32, x)) })
 }
 
-func (m *toy) Select(t *lanes.RegisterTile, mask, to, yes, no regalloc.Reg) {
+func (m *toy) SelectLanes(t *lanes.RegisterTile, mask, to, yes, no regalloc.Reg) {
 	m.emit(func(s *state) {
 		for lane := range t.Lanes() {
 			from := no
