@@ -14,7 +14,7 @@ import (
 type elementOps struct {
 	*sizeOps
 	multiplyAdd, sqrt, and, xor asm.Op
-	two                         map[loop.BinaryOp]asm.Op
+	two                         [loop.Max + 1]asm.Op
 }
 
 // sizeOps are the instructions for types of a size: for floats, or for any. Those of round and blend are for machines
@@ -31,7 +31,8 @@ var (
 		[2]asm.Op{asm.VROUNDPD, asm.VRNDSCALEPD}, [2]asm.Op{asm.VBLENDVPD, asm.VBLENDMPD}}
 )
 
-var elements = map[dtype.DType]*elementOps{
+// elements are the instructions by the type of sums; nil for types without.
+var elements = [math.MaxUint8 + 1]*elementOps{
 	dtype.F32: {ops32, asm.VFMADD231PS, asm.VSQRTPS, asm.VANDPS, asm.VXORPS,
 		ofTwo(asm.VADDPS, asm.VSUBPS, asm.VMULPS, asm.VMINPS, asm.VMAXPS, asm.VDIVPS)},
 	dtype.F64: {ops64, asm.VFMADD231PD, asm.VSQRTPD, asm.VANDPD, asm.VXORPD,
@@ -43,8 +44,8 @@ var elements = map[dtype.DType]*elementOps{
 }
 
 // ofTwo returns instructions of two operands by their operations.
-func ofTwo(add, sub, mul, least, greatest, div asm.Op) map[loop.BinaryOp]asm.Op {
-	return map[loop.BinaryOp]asm.Op{loop.Add: add, loop.Sub: sub, loop.Mul: mul, loop.Min: least, loop.Max: greatest,
+func ofTwo(add, sub, mul, least, greatest, div asm.Op) [loop.Max + 1]asm.Op {
+	return [...]asm.Op{loop.Add: add, loop.Sub: sub, loop.Mul: mul, loop.Min: least, loop.Max: greatest,
 		loop.Div: div}
 }
 

@@ -2,6 +2,7 @@ package amd64
 
 import (
 	"encoding/binary"
+	"math"
 
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
 	"github.com/weirml/weir/internal/codegen/lanes"
@@ -20,7 +21,10 @@ type operandForm struct {
 	number asm.Op // converts widened lanes to numbers; NoOp: they are numbers
 }
 
-var floatForms = map[dtype.DType]*operandForm{
+// operandForms are forms by the type of the elements.
+type operandForms [math.MaxUint8 + 1]*operandForm
+
+var floatForms = operandForms{
 	dtype.F32:  {size: 4},
 	dtype.F16:  {size: 2, extend: asm.VCVTPH2PS, repeat: asm.VPBROADCASTW},
 	dtype.BF16: {size: 2, extend: asm.VPMOVZXWD, repeat: asm.VPBROADCASTW, high: true},
@@ -28,7 +32,7 @@ var floatForms = map[dtype.DType]*operandForm{
 	dtype.U8:   {size: 1, extend: asm.VPMOVZXBD, repeat: asm.VPBROADCASTB, number: asm.VCVTDQ2PS},
 }
 
-var integerForms = map[dtype.DType]*operandForm{
+var integerForms = operandForms{
 	dtype.I32: {size: 4},
 	dtype.U32: {size: 4},
 	dtype.I16: {size: 2, extend: asm.VPMOVSXWD, repeat: asm.VPBROADCASTW},
@@ -37,16 +41,12 @@ var integerForms = map[dtype.DType]*operandForm{
 	dtype.U8:  {size: 1, extend: asm.VPMOVZXBD, repeat: asm.VPBROADCASTB},
 }
 
-// operandForms are the types that are read as lanes of a type.
-var operandForms = map[dtype.DType]map[dtype.DType]*operandForm{
-	dtype.F32: floatForms,
-	dtype.F64: {dtype.F64: {size: 8}},
-	dtype.I32: integerForms,
-	dtype.U32: integerForms,
-}
+// formsOf are the forms by the type of the lanes.
+var formsOf = [math.MaxUint8 + 1]*operandForms{dtype.F32: &floatForms, dtype.F64: {dtype.F64: {size: 8}},
+	dtype.I32: &integerForms, dtype.U32: &integerForms}
 
 // groupForms are the forms of groups: of two bytes, which become words, and of four bytes.
-var groupForms = map[dtype.DType]*operandForm{
+var groupForms = operandForms{
 	dtype.I8: {size: 2, extend: asm.VPMOVSXBW, repeat: asm.VPBROADCASTW},
 	dtype.U8: {size: 2, extend: asm.VPMOVZXBW, repeat: asm.VPBROADCASTW},
 }
@@ -56,7 +56,7 @@ var wholeGroups = &operandForm{size: 4}
 func formOf(f lanes.Elements) *operandForm {
 	switch {
 	case f.Group == 0:
-		return operandForms[f.As][f.In]
+		return formsOf[f.As][f.In]
 	case f.Size() == 4:
 		return wholeGroups
 	}
