@@ -170,37 +170,3 @@ func TestProducts(t *testing.T) {
 		}
 	})
 }
-
-// TestRaggedBlocks compares a product with the interpreter in which a loop contains only the contraction of a block of
-// steps, so that the sums stay in memory between blocks. The last block may be shorter.
-func TestRaggedBlocks(t *testing.T) {
-	levels(t, func(t *testing.T, h kerneltest.Harness) {
-		zero, depth, block := sym.Const(0), sym.Dim("k"), sym.Const(5)
-		b := loop.NewBuilder("product")
-		x, w := b.Param("x", loop.Read, dtype.F32, []sym.Expr{depth, sym.Const(7)}),
-			b.Param("w", loop.Read, dtype.F32, []sym.Expr{depth, sym.Const(19)})
-		y := b.Param("y", loop.Write, dtype.F32, kerneltest.Fixed(7, 19))
-		b.For(loop.Parallel, "t", sym.Const(1), func(sym.Expr) {
-			acc := b.Local("acc", dtype.F32, kerneltest.Fixed(7, 19)...)
-			nest := func(body func(i, j sym.Expr)) {
-				b.Each("i", sym.Const(7), func(i sym.Expr) {
-					b.For(loop.Vector, "j", sym.Const(19), func(j sym.Expr) { body(i, j) })
-				})
-			}
-			nest(func(i, j sym.Expr) { b.Store(acc, []sym.Expr{i, j}, loop.Number(dtype.F32, 0)) })
-			b.Serial("d", depth.CeilDiv(block), func(d sym.Expr) {
-				first := d.Mul(block)
-				b.Contract(sym.Const(7), sym.Const(19), block.Min(depth.Sub(first)),
-					acc.Tile(kerneltest.Fixed(0, 0), lanes.UnitIndex(2, 0), lanes.UnitIndex(2, 1)),
-					x.Tile([]sym.Expr{first, zero}, lanes.UnitIndex(2, 1), lanes.UnitIndex(2, 0)),
-					w.Tile([]sym.Expr{first, zero}, lanes.UnitIndex(2, 0), lanes.UnitIndex(2, 1)))
-			})
-			nest(func(i, j sym.Expr) { b.Store(y, []sym.Expr{i, j}, acc.Load(i, j)) })
-		})
-		b.Finish()
-		for _, k := range []int64{0, 1, 4, 5, 6, 23, 25} {
-			dims := map[sym.Name]int64{sym.User("k"): k}
-			h.Agree(t, b.Kernel, dims, kerneltest.Operands(t, b.Kernel, dims, 2), 0, 0)
-		}
-	})
-}
