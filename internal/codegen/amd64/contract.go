@@ -10,49 +10,27 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// elementOps are the instructions for a type of sums; NoOp if there is none.
-type elementOps struct {
-	*sizeOps
-	multiplyAdd, sqrt, and, xor asm.Op
-	two                         [loop.Max + 1]asm.Op
+// tileBinary returns the instruction of an operation on two vectors of sums.
+func tileBinary(op loop.BinaryOp, dt dtype.DType) asm.Op {
+	switch {
+	case dt != dtype.U32:
+	case op == loop.Min:
+		return asm.VPMINUD
+	case op == loop.Max:
+		return asm.VPMAXUD
+	default:
+		dt = dtype.I32
+	}
+	return binaries[op][dt]
 }
 
-// sizeOps are the instructions for types of a size: for floats, or for any. Those of round and blend are for machines
-// without opmasks, and with them.
-type sizeOps struct {
-	broadcast, move, maskMove, greater, compare asm.Op
-	round, blend                                [2]asm.Op
-}
+// multiplyAdd returns the instruction that adds products of a type to sums; NoOp if there is none.
+func multiplyAdd(dt dtype.DType) asm.Op { return fused[lanes.ProductPlus][dt] }
 
-var (
-	ops32 = &sizeOps{asm.VBROADCASTSS, asm.VMOVUPS, asm.VMASKMOVPS, asm.VPCMPGTD, asm.VCMPPS,
-		[2]asm.Op{asm.VROUNDPS, asm.VRNDSCALEPS}, [2]asm.Op{asm.VBLENDVPS, asm.VBLENDMPS}}
-	ops64 = &sizeOps{asm.VBROADCASTSD, asm.VMOVUPD, asm.VMASKMOVPD, asm.VPCMPGTQ, asm.VCMPPD,
-		[2]asm.Op{asm.VROUNDPD, asm.VRNDSCALEPD}, [2]asm.Op{asm.VBLENDVPD, asm.VBLENDMPD}}
-)
-
-// elements are the instructions by the type of sums; nil for types without.
-var elements = [math.MaxUint8 + 1]*elementOps{
-	dtype.F32: {ops32, asm.VFMADD231PS, asm.VSQRTPS, asm.VANDPS, asm.VXORPS,
-		ofTwo(asm.VADDPS, asm.VSUBPS, asm.VMULPS, asm.VMINPS, asm.VMAXPS, asm.VDIVPS)},
-	dtype.F64: {ops64, asm.VFMADD231PD, asm.VSQRTPD, asm.VANDPD, asm.VXORPD,
-		ofTwo(asm.VADDPD, asm.VSUBPD, asm.VMULPD, asm.VMINPD, asm.VMAXPD, asm.VDIVPD)},
-	dtype.I32: {ops32, asm.NoOp, asm.NoOp, asm.NoOp, asm.VXORPS,
-		ofTwo(asm.VPADDD, asm.VPSUBD, asm.VPMULLD, asm.VPMINSD, asm.VPMAXSD, asm.NoOp)},
-	dtype.U32: {ops32, asm.NoOp, asm.NoOp, asm.NoOp, asm.VXORPS,
-		ofTwo(asm.VPADDD, asm.VPSUBD, asm.VPMULLD, asm.VPMINUD, asm.VPMAXUD, asm.NoOp)},
-}
-
-// ofTwo returns instructions of two operands by their operations.
-func ofTwo(add, sub, mul, least, greatest, div asm.Op) [loop.Max + 1]asm.Op {
-	return [...]asm.Op{loop.Add: add, loop.Sub: sub, loop.Mul: mul, loop.Min: least, loop.Max: greatest,
-		loop.Div: div}
-}
-
-// registers returns the number of the machine's vector registers, less one for products that no single instruction adds
-// to a sum.
-func (o *elementOps) registers(i *isa) int {
-	if o.multiplyAdd == asm.NoOp {
+// productRegisters returns the number of the machine's vector registers, less one for products that no single
+// instruction adds to a sum.
+func (i *isa) productRegisters(dt dtype.DType) int {
+	if multiplyAdd(dt) == asm.NoOp {
 		return i.registers - 1
 	}
 	return i.registers
@@ -60,7 +38,9 @@ func (o *elementOps) registers(i *isa) int {
 
 // SumsOf returns the vectors that add up in a type; nil if there are none.
 func (e *machine) SumsOf(dt dtype.DType) *lanes.Sums {
-	if elements[dt] == nil {
+	switch dt {
+	case dtype.F32, dtype.F64, dtype.I32, dtype.U32:
+	default:
 		return nil
 	}
 	s := &lanes.Sums{DType: dt, Size: int64(dt.Bits() / 8), Bytes: e.isa.VectorBytes(), Registers: e.isa.registers,
@@ -79,7 +59,7 @@ func (e *machine) MostRows(s *lanes.Sums, vectors, more int) int {
 	if vectors == 1 && e.isa.registers < 32 {
 		most = 8
 	}
-	return mostTileRows(elements[s.DType].registers(e.isa), vectors, most+more) - more
+	return mostTileRows(e.isa.productRegisters(s.DType), vectors, most+more) - more
 }
 
 // mostTileRows returns the largest number of rows of a tile with so many vectors whose sums fit so many registers; 0 if

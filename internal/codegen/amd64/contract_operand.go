@@ -75,7 +75,7 @@ func (e *machine) WritesElements(f lanes.Elements) bool {
 func (e *machine) ReadOne(t *lanes.RegisterTile, from lanes.Elements, r asm.Reg, at asm.Mem) {
 	f, bits := formOf(from), uint16(8*t.Bytes)
 	if f.extend == asm.NoOp {
-		e.tileFrom(t, elements[t.DType].broadcast, at, r)
+		e.tileFrom(t, sized(t.DType, asm.VBROADCASTSS, asm.VBROADCASTSD), at, r)
 		return
 	}
 	if !f.high { // as many elements as are widened
@@ -127,20 +127,23 @@ func (e *machine) ReadRun(t *lanes.RegisterTile, from lanes.Elements, r asm.Reg,
 
 // loadFull reads a vector of elements as large as lanes.
 func (e *machine) loadFull(t *lanes.RegisterTile, r asm.Reg, at asm.Mem, part bool) {
-	ops := elements[t.DType]
+	in := asm.Inst{Op: tileMove(t), Bits: uint16(8 * t.Bytes), Args: [4]asm.Reg{r, asm.Memory}, Mem: at}
 	switch {
-	case !part:
-		e.tileFrom(t, ops.move, at, r)
-	case e.isa.masks:
-		e.Emit(asm.Inst{Op: ops.move, Bits: uint16(8 * t.Bytes), Args: [4]asm.Reg{r, asm.Memory}, Mem: at, Mask: t.Mask,
-			Zero: true})
-	case t.Mask != asm.NoReg:
-		e.tileFrom(t, ops.maskMove, at, r, t.Mask)
-	default:
+	case part && e.isa.masks:
+		in.Mask, in.Zero = t.Mask, true
+	case part && t.Mask != asm.NoReg:
+		in.Op, in.Args = maskMove(t), [4]asm.Reg{r, t.Mask, asm.Memory}
+	case part:
 		e.loadMask(t, r)
-		e.tileFrom(t, ops.maskMove, at, r, r)
+		in.Op, in.Args = maskMove(t), [4]asm.Reg{r, r, asm.Memory}
 	}
+	e.Emit(in)
 }
+
+// tileMove returns the instruction that moves a tile's lanes, and maskMove that moves those of a mask in a vector
+// register.
+func tileMove(t *lanes.RegisterTile) asm.Op { return sized(t.DType, asm.VMOVUPS, asm.VMOVUPD) }
+func maskMove(t *lanes.RegisterTile) asm.Op { return sized(t.DType, asm.VMASKMOVPS, asm.VMASKMOVPD) }
 
 // loadMask puts the mask of the last vector's lanes into a vector register, on machines without opmasks.
 func (e *machine) loadMask(t *lanes.RegisterTile, r asm.Reg) {
@@ -152,13 +155,9 @@ func (e *machine) loadMask(t *lanes.RegisterTile, r asm.Reg) {
 	for i := range uint64(t.Lanes()) {
 		counts = append(counts, binary.LittleEndian.AppendUint64(nil, i)[:t.Size]...)
 	}
-	broadcast, from := asm.VPBROADCASTD, asm.VMOVD
-	if t.Size == 8 {
-		broadcast, from = asm.VPBROADCASTQ, asm.VMOVQ
-	}
-	e.Emit(asm.Inst{Op: from, Args: [4]asm.Reg{r, t.Part.Register}})
-	e.tileWide(t, broadcast, r, r)
-	e.tileFrom(t, elements[t.DType].greater, asm.Mem{Pool: e.code.Constant(counts)}, r, r)
+	e.Emit(asm.Inst{Op: sized(t.DType, asm.VMOVD, asm.VMOVQ), Args: [4]asm.Reg{r, t.Part.Register}})
+	e.tileWide(t, sized(t.DType, asm.VPBROADCASTD, asm.VPBROADCASTQ), r, r)
+	e.tileFrom(t, sized(t.DType, asm.VPCMPGTD, asm.VPCMPGTQ), asm.Mem{Pool: e.code.Constant(counts)}, r, r)
 }
 
 // insertLanes reads the narrow elements of the last vector's lanes one by one, if there are no opmasks; the others
@@ -189,7 +188,7 @@ func (e *machine) WriteRun(t *lanes.RegisterTile, to lanes.Elements, at asm.Mem,
 
 // storeFull writes a vector of elements as large as lanes.
 func (e *machine) storeFull(t *lanes.RegisterTile, at asm.Mem, r asm.Reg, part bool) {
-	in := asm.Inst{Op: elements[t.DType].move, Bits: uint16(8 * t.Bytes), Args: [4]asm.Reg{asm.Memory, r}, Mem: at}
+	in := asm.Inst{Op: tileMove(t), Bits: uint16(8 * t.Bytes), Args: [4]asm.Reg{asm.Memory, r}, Mem: at}
 	switch {
 	case part && e.isa.masks:
 		in.Mask = t.Mask
@@ -198,7 +197,7 @@ func (e *machine) storeFull(t *lanes.RegisterTile, at asm.Mem, r asm.Reg, part b
 			t.Mask = t.Take()
 			e.loadMask(t, t.Mask)
 		}
-		in.Op, in.Args = elements[t.DType].maskMove, [4]asm.Reg{asm.Memory, t.Mask, r}
+		in.Op, in.Args = maskMove(t), [4]asm.Reg{asm.Memory, t.Mask, r}
 	}
 	e.Emit(in)
 }

@@ -36,7 +36,7 @@ func (e *machine) tileOperand(t *lanes.RegisterTile, op asm.Op, y lanes.Operand,
 
 // ClearLanes makes a register 0.
 func (e *machine) ClearLanes(t *lanes.RegisterTile, r asm.Reg) {
-	e.tileWide(t, elements[t.DType].xor, r, r, r)
+	e.tileWide(t, sized(t.DType, asm.VXORPS, asm.VXORPD), r, r, r)
 }
 
 // RepeatedBits returns a constant in memory with the bits in every lane.
@@ -52,7 +52,7 @@ func (e *machine) SetLanes(t *lanes.RegisterTile, to asm.Reg, x lanes.Operand) {
 
 // Calculate makes to x op y.
 func (e *machine) Calculate(t *lanes.RegisterTile, op loop.BinaryOp, dt dtype.DType, to, x asm.Reg, y lanes.Operand) {
-	e.tileOperand(t, elements[dt].two[op], y, to, x)
+	e.tileOperand(t, tileBinary(op, dt), y, to, x)
 }
 
 // AddTimes adds the product of f32 lanes to a register.
@@ -62,18 +62,19 @@ func (e *machine) AddTimes(t *lanes.RegisterTile, to, x asm.Reg, y lanes.Operand
 
 // Apply makes to a function of x.
 func (e *machine) Apply(t *lanes.RegisterTile, op loop.UnaryOp, dt dtype.DType, to, x asm.Reg) {
-	ops, sign := elements[dt], uint64(1)<<(t.Size*8-1)
+	sign := uint64(1) << (t.Size*8 - 1)
 	switch op {
 	case loop.Neg:
-		e.tileOperand(t, ops.xor, e.RepeatedBits(t, sign), to, x)
+		e.tileOperand(t, sized(dt, asm.VXORPS, asm.VXORPD), e.RepeatedBits(t, sign), to, x)
 	case loop.Abs:
-		e.tileOperand(t, ops.and, e.RepeatedBits(t, sign-1), to, x)
+		e.tileOperand(t, sized(dt, asm.VANDPS, asm.VANDPD), e.RepeatedBits(t, sign-1), to, x)
 	case loop.Sqrt:
-		e.tileWide(t, ops.sqrt, to, x)
+		e.tileWide(t, sized(dt, asm.VSQRTPS, asm.VSQRTPD), to, x)
 	default:
-		in := asm.Inst{Op: ops.round[0], Bits: uint16(8 * t.Bytes), Args: [4]asm.Reg{to, x}, Imm: roundings[op]}
+		in := asm.Inst{Op: sized(dt, asm.VROUNDPS, asm.VROUNDPD), Bits: uint16(8 * t.Bytes), Args: [4]asm.Reg{to, x},
+			Imm: roundings[op]}
 		if e.isa.masks {
-			in.Op = ops.round[1]
+			in.Op = sized(dt, asm.VRNDSCALEPS, asm.VRNDSCALEPD)
 		}
 		e.Emit(in)
 	}
@@ -90,7 +91,7 @@ func (e *machine) ConvertLanes(t *lanes.RegisterTile, how lanes.Conversion, to, 
 
 // CompareLanes makes the mask of the lanes in which a comparison of floats holds.
 func (e *machine) CompareLanes(t *lanes.RegisterTile, op loop.BinaryOp, mask, x, y asm.Reg) {
-	e.compareTile(t, elements[t.DType].compare, predicates[lanes.Predicates[op]], mask, x, y)
+	e.compareTile(t, sized(t.DType, asm.VCMPPS, asm.VCMPPD), predicates[lanes.Predicates[op]], mask, x, y)
 }
 
 // NumberLanes makes the mask of the lanes of f32 that are not NaN.
@@ -114,12 +115,12 @@ func (e *machine) KeepLanes(t *lanes.RegisterTile, mask, r asm.Reg) {
 
 // SelectLanes puts yes in the lanes of a mask, and no in the others.
 func (e *machine) SelectLanes(t *lanes.RegisterTile, mask, to, yes, no asm.Reg) {
-	ops := elements[t.DType]
 	if !e.isa.masks {
-		e.tileWide(t, ops.blend[0], to, no, yes, mask)
+		e.tileWide(t, sized(t.DType, asm.VBLENDVPS, asm.VBLENDVPD), to, no, yes, mask)
 		return
 	}
-	e.Emit(asm.Inst{Op: ops.blend[1], Bits: uint16(8 * t.Bytes), Args: [4]asm.Reg{to, no, yes}, Mask: mask})
+	e.Emit(asm.Inst{Op: sized(t.DType, asm.VBLENDMPS, asm.VBLENDMPD), Bits: uint16(8 * t.Bytes),
+		Args: [4]asm.Reg{to, no, yes}, Mask: mask})
 }
 
 // turnedRows is the number of rows that are stored together: the elements in a quarter of a 512-bit register.
