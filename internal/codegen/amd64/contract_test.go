@@ -48,8 +48,9 @@ func TestBF16Sums(t *testing.T) {
 			for _, c := range []kerneltest.Product{
 				{M: 37, N: 40, K: 6, Width: 32, DType: dtype.F32, Last: "bf16", First: "zero"},
 				{M: 37, N: 40, K: 6, Width: 48, DType: dtype.F32, Last: "bf16", First: "bias", Dynamic: true},
-				{M: 37, N: 40, K: 64, Width: 64, DType: dtype.F32, From: [2]dtype.DType{dtype.BF16, dtype.BF16}, Dot: 2, Packed: true,
-					Last: "bf16", First: "zero"},
+				{M: 37, N: 40, K: 64, Width: 64, DType: dtype.F32, From: [2]dtype.DType{dtype.BF16, dtype.BF16}, Dot: 2,
+					Packed: true,
+					Last:   "bf16", First: "zero"},
 			} {
 				if c.Dot > 0 && isaOf(h.Machine).bf16 == 0 {
 					continue
