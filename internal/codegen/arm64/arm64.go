@@ -1,5 +1,7 @@
-// Package arm64 is the place of machine code for arm64. There is no generator yet: Try shows whether the system would
-// run its code.
+// Package arm64 generates machine code for arm64, whose vectors have 128 bits.
+//
+// Package lanes emits the kernels. This package gives it the instructions, multiplies tiles in registers, and encodes
+// the code.
 package arm64
 
 import (
@@ -10,6 +12,30 @@ import (
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/mem"
 )
+
+// VectorBytes is the size of a vector register.
+func (i *isa) VectorBytes() int64 { return vectorBytes }
+
+// Call calls code.
+func (i *isa) Call(entry uintptr, frame unsafe.Pointer, begin, end int64) (status int64) {
+	return call.Call(entry, frame, begin, end)
+}
+
+// routine is a nest's instructions, and the label of its loop over tiles.
+type routine struct {
+	*builder
+	tiles asm.Label
+}
+
+// Finish turns the routine into machine code.
+func (r routine) Finish(spill int32) (code []byte, frame int32, tile, longest int64) {
+	insts, frame := r.allocate(spill)
+	r.budgets.Room = r.work.paused
+	insts, tile = r.budgets.Put(r.isa, insts, r.tiles, r.Label)
+	longest = r.budgets.Longest(r.isa, insts, r.tiles)
+	r.work.paused = r.budgets.Room
+	return r.encode(insts), frame, tile, longest
+}
 
 // Try makes a routine of machine code and runs it. The error is that of mem.MapCode: ErrUnsupported if the system, or
 // the processor, does not run such code.

@@ -75,6 +75,7 @@ func TestReach(t *testing.T) {
 		{Inst{Op: BRANCHIF, If: EQ}, 1 << 18},
 		{Inst{Op: LDR, Shape: Q, Args: [6]Reg{V(1), Memory}, Mem: Mem{Pool: 1}}, 1 << 18},
 		{Inst{Op: ADR, Args: [6]Reg{X(1), Memory}, Mem: Mem{Pool: 1}}, 1 << 18},
+		{Inst{Op: ADR, Args: [6]Reg{X(1)}}, 1 << 18},
 	} {
 		pool := test.jump.Mem.Pool != 0
 		for _, far := range []int{test.reach - 1, test.reach, -test.reach, -test.reach - 1} {

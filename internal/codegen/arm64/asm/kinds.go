@@ -92,6 +92,7 @@ var kinds = map[string]*kind{
 	"#26":     {text: label, reach: 26},
 	"#19":     {text: label, reach: 19},
 	"#14":     {text: label, reach: 14},
+	"#21":     {text: label, reach: nearReach},
 	"#bit":    {fits: inWidth, put: putBit, text: immediate},
 	// Numbers of traps, barriers, prefetches and system registers.
 	"#16":      {fits: upTo(1 << 16), put: immediateAt(5), text: immediate},

@@ -1,0 +1,193 @@
+package arm64
+
+import (
+	"github.com/weirml/weir/internal/codegen/arm64/asm"
+	"github.com/weirml/weir/internal/codegen/lanes"
+)
+
+// This file is integers in general registers, and jumps, as package lanes uses them.
+
+// General returns a new general register.
+func (b *builder) General() asm.Reg { return b.Register(asm.General) }
+
+// Frame returns the register with the frame's address.
+func (b *builder) Frame() asm.Reg { return frameRegister }
+
+// Scales reports whether an address may scale its index by v. Some of them take an instruction of their own.
+func (b *builder) Scales(v int64) bool { return v == 1 || v == 2 || v == 4 || v == 8 }
+
+// Unique returns a number that grows with each general register.
+func (b *builder) Unique() int { return b.Registers(asm.General) }
+
+// Number returns a register with a value.
+func (b *builder) Number(v int64) asm.Reg {
+	r := b.General()
+	b.SetNumber(r, v)
+	return r
+}
+
+// SetNumber sets a general register to a value of 64 bits.
+func (b *builder) SetNumber(r asm.Reg, v int64) {
+	var room [4]asm.Inst
+	for _, in := range appendNumber(room[:0], r, v) {
+		b.Emit(in)
+	}
+}
+
+// CopyOf returns a new register with another's value.
+func (b *builder) CopyOf(x asm.Reg) asm.Reg {
+	r := b.Register(x.Class())
+	b.Assign(r, x)
+	return r
+}
+
+// Assign makes x the value of a register of the same class.
+func (b *builder) Assign(to, x asm.Reg) {
+	if x.Class() == asm.General {
+		b.op(asm.MOV, asm.X64, to, x)
+	} else {
+		b.op(asm.MOV, asm.B16, to, x)
+	}
+}
+
+// LoadWord returns the integer of 64 bits at an address.
+func (b *builder) LoadWord(m asm.Mem) asm.Reg {
+	r := b.General()
+	b.Emit(b.isa.Load(r, m))
+	return r
+}
+
+// StoreWord stores an integer of 64 bits.
+func (b *builder) StoreWord(m asm.Mem, x asm.Reg) { b.Emit(b.isa.Store(m, x)) }
+
+// Times returns x·v.
+func (b *builder) Times(x asm.Reg, v int64) asm.Reg {
+	if v == 1 {
+		return x
+	}
+	r := b.General()
+	switch low := v & -v; {
+	case v > 0 && v == low:
+		b.opImm(asm.LSL, asm.X64, int64(log2(v)), r, x)
+	case v > 0 && (v-1)&(v-2) == 0: // 2ⁿ + 1
+		b.opImm(asm.ADD, asm.X64, int64(log2(v-1)), r, x, x)
+	case v > 0 && v/low-1 > 0 && (v/low-1)&(v/low-2) == 0: // (2ⁿ + 1)·2ᵐ
+		b.opImm(asm.ADD, asm.X64, int64(log2(v/low-1)), r, x, x)
+		b.opImm(asm.LSL, asm.X64, int64(log2(low)), r, r)
+	default:
+		b.SetNumber(r, v)
+		b.op(asm.MUL, asm.X64, r, r, x)
+	}
+	return r
+}
+
+// operations are the instructions of the operations on integers; the difference is compared with zero.
+var operations = [...]asm.Op{lanes.Add: asm.ADD, lanes.Subtract: asm.SUBS, lanes.Multiply: asm.MUL, lanes.And: asm.AND}
+
+// Integer changes x to x op y.
+func (b *builder) Integer(op lanes.Operation, x, y asm.Reg) { b.op(operations[op], asm.X64, x, x, y) }
+
+// opposites are the instructions that do with −v what an operation does with v.
+var opposites = [...]asm.Op{lanes.Add: asm.SUB, lanes.Subtract: asm.ADDS, lanes.Multiply: asm.NoOp, lanes.And: asm.NoOp}
+
+// IntegerNumber is Integer with a number.
+func (b *builder) IntegerNumber(op lanes.Operation, x asm.Reg, v int64) {
+	for _, in := range []asm.Inst{{Op: operations[op], Imm: v}, {Op: opposites[op], Imm: -v}} {
+		in.Shape, in.Args = asm.X64, [6]asm.Reg{x, x}
+		if in.Op != asm.NoOp && in.Encodes() {
+			b.Emit(in)
+			return
+		}
+	}
+	b.Integer(op, x, b.Number(v))
+}
+
+// ShiftDown divides x by 2ⁿ, rounding down.
+func (b *builder) ShiftDown(x asm.Reg, n int64) { b.opImm(asm.ASR, asm.X64, n, x, x) }
+
+// DivideNatural returns x/y rounded down, or the remainder, for an x of 0 or more.
+func (b *builder) DivideNatural(x, y asm.Reg, remainder bool) asm.Reg {
+	quotient := b.General()
+	b.op(asm.UDIV, asm.X64, quotient, x, y)
+	if !remainder {
+		return quotient
+	}
+	return b.rest(x, y, quotient)
+}
+
+// rest returns x − y·quotient.
+func (b *builder) rest(x, y, quotient asm.Reg) asm.Reg {
+	r := b.General()
+	b.op(asm.MSUB, asm.X64, r, quotient, y, x)
+	return r
+}
+
+// DivideDown returns x/y rounded down, or the remainder, which has y's sign; y is 1 or more.
+func (b *builder) DivideDown(x, y asm.Reg, remainder bool) asm.Reg {
+	quotient := b.General()
+	b.op(asm.SDIV, asm.X64, quotient, x, y)
+	rest := b.rest(x, y, quotient)
+	// A negative remainder is one divisor too low, the quotient one too high.
+	negative := b.General()
+	b.opImm(asm.ASR, asm.X64, 63, negative, rest)
+	if !remainder {
+		b.op(asm.ADD, asm.X64, quotient, quotient, negative)
+		return quotient
+	}
+	b.op(asm.AND, asm.X64, negative, negative, y)
+	b.op(asm.ADD, asm.X64, rest, rest, negative)
+	return rest
+}
+
+// Label returns a new label that is not bound.
+func (b *builder) Label() asm.Label { return b.code.NewLabel() }
+
+// Bind binds a label to the next instruction.
+func (b *builder) Bind(l asm.Label) { b.Emit(asm.Inst{Op: asm.LABEL, To: l}) }
+
+// CompareNumbers sets the flags to the comparison of x and y, as signed integers.
+func (b *builder) CompareNumbers(x, y asm.Reg) { b.op(asm.CMP, asm.X64, x, y) }
+
+// CompareNumber compares x with a number, and CompareZero with 0.
+func (b *builder) CompareNumber(x asm.Reg, v int64) {
+	for _, in := range []asm.Inst{{Op: asm.CMP, Imm: v}, {Op: asm.CMN, Imm: -v}} {
+		in.Shape, in.Args = asm.X64, [6]asm.Reg{x}
+		if in.Encodes() {
+			b.Emit(in)
+			return
+		}
+	}
+	b.CompareNumbers(x, b.Number(v))
+}
+func (b *builder) CompareZero(x asm.Reg) { b.CompareNumber(x, 0) }
+
+// conditions are the machine's.
+var conditions = [...]asm.Condition{lanes.Equal: asm.EQ, lanes.NotEqual: asm.NE, lanes.Less: asm.LT,
+	lanes.LessOrEqual: asm.LE, lanes.Greater: asm.GT, lanes.GreaterOrEqual: asm.GE}
+
+// AssignIf makes x the value of a register, if a condition holds.
+func (b *builder) AssignIf(c lanes.Condition, to, x asm.Reg) {
+	b.Emit(asm.Inst{Op: asm.CSEL, Shape: asm.X64, Args: [6]asm.Reg{to, x, to}, If: conditions[c]})
+}
+
+// Jump continues at a label, and JumpIf if a condition holds.
+func (b *builder) Jump(to asm.Label) { b.Emit(asm.Inst{Op: asm.BRANCH, To: to}) }
+func (b *builder) JumpIf(c lanes.Condition, to asm.Label) {
+	b.Emit(asm.Inst{Op: asm.BRANCHIF, If: conditions[c], To: to})
+}
+
+// JumpOnLane continues at a label if a lane of a mask is set, or is not.
+func (b *builder) JumpOnLane(mask asm.Reg, lane int, set bool, to asm.Label) {
+	r, op := b.General(), asm.CBZ
+	b.Emit(asm.Inst{Op: asm.UMOV, Shape: asm.W32, From: asm.S, Args: [6]asm.Reg{r, mask}, Lane: uint8(lane)})
+	if set {
+		op = asm.CBNZ
+	}
+	b.Emit(asm.Inst{Op: op, Shape: asm.W32, Args: [6]asm.Reg{r}, To: to})
+}
+
+// Return ends the routine with a status.
+func (b *builder) Return(status int64) {
+	b.SetNumber(frameRegister, status)
+	b.Emit(asm.Inst{Op: asm.RET})
+}
