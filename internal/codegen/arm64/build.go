@@ -82,7 +82,8 @@ func (b *builder) opImm(o asm.Op, s asm.Shape, imm int64, args ...asm.Reg) {
 	b.Emit(in)
 }
 
-func (b *builder) vector() asm.Reg { return b.Register(asm.Vector) }
+// NewVector returns a new vector register.
+func (b *builder) NewVector() asm.Reg { return b.Register(asm.Vector) }
 
 // Constants.
 
@@ -93,7 +94,7 @@ func (b *builder) poolVector(bytes []byte) asm.Reg {
 	if r, ok := b.pooled[key]; ok {
 		return r
 	}
-	r := b.vector()
+	r := b.NewVector()
 	b.pooled[key], b.contents[r] = r, key
 	b.Constants[r] = b.code.Constant(bytes)
 	return r

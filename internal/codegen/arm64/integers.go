@@ -3,6 +3,7 @@ package arm64
 import (
 	"github.com/weirml/weir/internal/codegen/arm64/asm"
 	"github.com/weirml/weir/internal/codegen/lanes"
+	"github.com/weirml/weir/internal/loop"
 )
 
 // This file is integers in general registers, and jumps, as package lanes uses them.
@@ -60,6 +61,38 @@ func (b *builder) LoadWord(m asm.Mem) asm.Reg {
 // StoreWord stores an integer of 64 bits.
 func (b *builder) StoreWord(m asm.Mem, x asm.Reg) { b.Emit(b.isa.Store(m, x)) }
 
+// AddressOf returns an address as an integer.
+func (b *builder) AddressOf(at asm.Mem) asm.Reg {
+	r := b.General()
+	if at.Index == asm.NoReg {
+		b.Assign(r, at.Base)
+	} else {
+		b.opImm(asm.ADD, asm.X64, int64(log2(int64(at.Scale))), r, at.Base, at.Index)
+	}
+	if at.Disp != 0 {
+		b.IntegerNumber(lanes.Add, r, int64(at.Disp))
+	}
+	return r
+}
+
+// narrowAccess are the loads and stores of the low bits of a general register.
+var narrowAccess = map[int]struct {
+	load, store asm.Op
+	shape       asm.Shape
+}{8: {asm.LDRB, asm.STRB, asm.NoShape}, 16: {asm.LDRH, asm.STRH, asm.NoShape}, 32: {asm.LDR, asm.STR, asm.W32},
+	64: {asm.LDR, asm.STR, asm.X64}}
+
+// LoadBits reads the low bits of an integer, extended by zeros, and StoreBits writes them.
+func (b *builder) LoadBits(bits int, at asm.Mem) asm.Reg {
+	r, op := b.General(), narrowAccess[bits]
+	b.Emit(asm.Inst{Op: op.load, Shape: op.shape, Args: [6]asm.Reg{r, asm.Memory}, Mem: at})
+	return r
+}
+func (b *builder) StoreBits(bits int, at asm.Mem, x asm.Reg) {
+	op := narrowAccess[bits]
+	b.Emit(asm.Inst{Op: op.store, Shape: op.shape, Args: [6]asm.Reg{x, asm.Memory}, Mem: at})
+}
+
 // Times returns x·v.
 func (b *builder) Times(x asm.Reg, v int64) asm.Reg {
 	if v == 1 {
@@ -104,6 +137,37 @@ func (b *builder) IntegerNumber(op lanes.Operation, x asm.Reg, v int64) {
 
 // ShiftDown divides x by 2ⁿ, rounding down.
 func (b *builder) ShiftDown(x asm.Reg, n int64) { b.opImm(asm.ASR, asm.X64, n, x, x) }
+
+// ShiftNatural divides x, as an unsigned number, by 2ⁿ.
+func (b *builder) ShiftNatural(x asm.Reg, n int64) {
+	if n > 0 {
+		b.opImm(asm.LSR, asm.X64, n, x, x)
+	}
+}
+
+// Divide is Div, Rem or FloorMod of any x and y. The instruction's quotient by 0 is 0.
+func (b *builder) Divide(op loop.BinaryOp, signed bool, x, y asm.Reg) asm.Reg {
+	quotient, divide := b.General(), asm.UDIV
+	if signed {
+		divide = asm.SDIV
+	}
+	b.op(divide, asm.X64, quotient, x, y)
+	if op == loop.Div {
+		return quotient
+	}
+	rest := b.rest(x, y, quotient)
+	b.CompareZero(y)
+	b.Emit(asm.Inst{Op: asm.CSEL, Shape: asm.X64, Args: [6]asm.Reg{rest, rest, asm.ZR}, If: asm.NE})
+	if op == loop.FloorMod && signed {
+		other, corrected := b.General(), b.General()
+		b.op(asm.ADD, asm.X64, corrected, rest, y)
+		b.op(asm.EOR, asm.X64, other, rest, y)
+		b.CompareZero(rest)
+		b.Emit(asm.Inst{Op: asm.CCMP, Shape: asm.X64, Args: [6]asm.Reg{other}, If: asm.NE})
+		b.Emit(asm.Inst{Op: asm.CSEL, Shape: asm.X64, Args: [6]asm.Reg{rest, corrected, rest}, If: asm.LT})
+	}
+	return rest
+}
 
 // DivideNatural returns x/y rounded down, or the remainder, for an x of 0 or more.
 func (b *builder) DivideNatural(x, y asm.Reg, remainder bool) asm.Reg {

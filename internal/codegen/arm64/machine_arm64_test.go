@@ -11,6 +11,7 @@ import (
 	"github.com/weirml/weir/internal/codegen/arm64/call"
 	"github.com/weirml/weir/internal/codegen/lanes"
 	"github.com/weirml/weir/internal/mem"
+	"github.com/weirml/weir/internal/target"
 )
 
 // every is the instruction set with all that this package uses.
@@ -176,7 +177,7 @@ func TestAddresses(t *testing.T) {
 				}
 				f[0] = base
 				at.Base = b.LoadWord(word(0))
-				r := b.vector()
+				r := b.NewVector()
 				if s == asm.W32 || s == asm.X64 {
 					r = b.General()
 				}
@@ -210,7 +211,7 @@ func TestSpills(t *testing.T) {
 		for n := range count {
 			f[n] = int64(n*n + 1)
 			general = append(general, b.LoadWord(word(n)))
-			v := b.vector()
+			v := b.NewVector()
 			b.op(asm.DUP, asm.D2, v, general[n])
 			vectors = append(vectors, v)
 		}
@@ -278,7 +279,7 @@ func TestPauses(t *testing.T) {
 			var kept []asm.Reg
 			for n := range held {
 				kept = append(kept, b.LoadWord(word(n)))
-				v := b.vector()
+				v := b.NewVector()
 				b.op(asm.DUP, asm.D2, v, kept[2*n])
 				kept = append(kept, v)
 			}
@@ -351,4 +352,13 @@ func TestPauses(t *testing.T) {
 			}
 		}
 	}
+}
+
+// wordOf returns a word of 32 bits of a frame.
+func wordOf(f *testFrame, n int) *uint32 { return (*uint32)(unsafe.Add(unsafe.Pointer(f), 4*n)) }
+
+// skips reports whether the processor lacks a feature.
+func skips(feature string) bool {
+	m := target.Host(1)
+	return !m.Has(feature)
 }

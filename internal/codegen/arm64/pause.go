@@ -16,8 +16,8 @@ func (b *builder) Turns(l asm.Label, most int64, exact bool, counter asm.Reg, by
 	}
 }
 
-// wholeTurns is Turns for a loop of exactly n iterations that does not pause.
-func (b *builder) wholeTurns(l asm.Label, n int64) {
+// WholeTurns is Turns for a loop of exactly n iterations that does not pause.
+func (b *builder) WholeTurns(l asm.Label, n int64) {
 	b.budgets.Whole(func() { b.Turns(l, n, true, asm.NoReg, 0) })
 }
 
