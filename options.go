@@ -36,9 +36,9 @@ type Options struct {
 	// Dims narrows the named dimensions' ranges.
 	Dims map[string]Range
 	// CPU is the level of instructions to generate code for: "avx512amx", "avx512bf16", "avx512vnni", "avx512",
-	// "avxvnni", "avx2", "portable" (no machine code), or "native", the best level of this processor (also when empty). A
-	// level that this processor does not have is ErrUnsupported, unless Cross is set: then the program runs as portable
-	// code here, and WriteTo's artefact is for that level.
+	// "avxvnni" or "avx2", on arm64 "bf16", "i8mm", "dotprod" or "neon", "portable" (no machine code), or "native", the
+	// best level of this processor (also when empty). A level that this processor does not have is ErrUnsupported, unless
+	// Cross is set: then the program runs as portable code here, and WriteTo's artefact is for that level.
 	CPU   string
 	Cross bool
 	// Exact excludes algorithms that compute by other formulas than the model's: convolutions of 3 × 3 in tiles

@@ -11,7 +11,8 @@ import (
 // flagValues are the values of flags with few values, for completion in a shell.
 var flagValues = map[string][]string{
 	"target": {"cpu", "vulkan", "reference"}, "precision": {"f32", "bf16", "int8"}, "cache": {"f32", "bf16", "int8"},
-	"cpu":    {"native", "avx512amx", "avx512bf16", "avx512vnni", "avx512", "avxvnni", "avx2", "portable"},
+	"cpu": {"native", "avx512amx", "avx512bf16", "avx512vnni", "avx512", "avxvnni", "avx2", "bf16", "i8mm", "dotprod",
+		"neon", "portable"},
 	"limits": {"minimum", "mobile", "desktop", "gfx942"},
 	"form":   {"deployment", "kserve", "seldon"}, "kubernetes": {"deployment", "kserve", "seldon"},
 	"compare": {"reference"}, "lang": {"ir", "loop", "program", "asm", "spirv"},

@@ -76,7 +76,8 @@ func (f *modelFlags) registerRuns(cmd *cobra.Command, c *cli) {
 	flags.Var(from(&f.threads, 0, 0), "threads", "workers that one run may use (default WEIR_THREADS, else GOMAXPROCS)")
 	flags.Var(from(&f.calls, 1, 1), "calls", "runs that may be active at once")
 	flags.StringVar(&f.cpu, "cpu", "",
-		"native, avx512amx, avx512bf16, avx512vnni, avx512, avxvnni, avx2 or portable (default WEIR_CPU, else native)")
+		"native, avx512amx, avx512bf16, avx512vnni, avx512, avxvnni, avx2, bf16, i8mm, dotprod, neon or portable "+
+			"(default WEIR_CPU, else native)")
 	flags.StringVar(&f.precision, "precision", "f32",
 		"f32, or bf16 or int8: the type of products with weights, which take half or a quarter of the bytes in bf16 or int8")
 }

@@ -58,7 +58,7 @@ func (c *Compiled) Why(i int) (reasons []string) {
 		}
 	}
 	switch {
-	case c.Backend(i) == target.AMD64Name:
+	case c.Backend(i) == target.AMD64Name, c.Backend(i) == target.ARM64Name:
 		return append(reasons, schedule.OutOfLanes(c.Loop.Kernels[i], c.Code.Machine, c.Loop.Dims)...)
 	case reasons != nil:
 		return reasons

@@ -23,7 +23,24 @@ import (
 var generators = map[string]func(m *loop.Module, machine target.Machine) (*target.Code, error){
 	target.PortableName: portable.Compile,
 	target.AMD64Name:    amd64.Generate,
+	target.ARM64Name:    arm64.Generate,
 	target.VulkanName:   spirv.Compile,
+}
+
+// hosts are the machines whose kernels are machine code of the host's, by name: text returns that code as text, and try
+// reports why the system does not allow it.
+var hosts = map[string]struct {
+	text func(m *loop.Module, machine target.Machine) string
+	try  func() error
+}{
+	target.AMD64Name: {amd64.Text, func() error {
+		block, err := mem.MapCode("try", []byte{0xC3})
+		if err == nil {
+			err = block.Close()
+		}
+		return err
+	}},
+	target.ARM64Name: {arm64.Text, arm64.Try},
 }
 
 // refusals return why a device cannot run a kernel, or nil and the conditions on which it can, by the name of the
@@ -75,19 +92,10 @@ type Processor struct {
 func Here() Processor {
 	m, _ := Machine("", 1, false) // fails only for a named level
 	p := Processor{Name: target.Description(), Features: target.Features(), Cache: target.HostCache(), CPU: m.CPU}
-	if m.Name == target.AMD64Name {
+	if host, ok := hosts[m.Name]; ok {
 		p.Why = "the highest level that this processor has"
-		block, err := mem.MapCode("try", []byte{0xC3})
-		if err == nil {
-			err = block.Close()
-		}
-		if err != nil {
+		if err := host.try(); err != nil {
 			p.CPU, p.Why = target.PortableName, err.Error()
-		}
-	} else if best := target.Host(1); best.Name != m.Name {
-		p.Why = "there is no generator of code for " + best.CPU
-		if err := arm64.Try(); err != nil {
-			p.Why += ", which would not run: " + err.Error()
 		}
 	}
 	missing := target.Missing()
@@ -171,13 +179,14 @@ func (c *Compiled) place() error {
 
 // machineCode reports whether the kernels are machine code of the host's.
 func (c *Compiled) machineCode() bool {
-	return c.device == "" && c.Code.Machine.Name == target.AMD64Name
+	_, ok := hosts[c.Code.Machine.Name]
+	return ok && c.device == ""
 }
 
 // assembly returns the machine code of the kernels as text.
 func (c *Compiled) assembly() string {
 	m := c.credited()
-	return amd64.Text(&m, c.Code.Machine)
+	return hosts[c.Code.Machine.Name].text(&m, c.Code.Machine)
 }
 
 // credited returns the scheduled module with a proof budget of its own for code generation.

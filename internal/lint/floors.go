@@ -120,9 +120,9 @@ var rooms = []Room{
 	{Floor: 6, Name: "codegen/amd64/emulatetest", Purpose: "emitted code in an emulated processor, for tests",
 		May:     []string{"codegen/amd64"},
 		Modules: []string{"os/exec"}},
-	// The generator is not written yet: these are its assembler and its calls.
-	{Floor: 6, Name: "codegen/arm64", Purpose: "machine code for arm64: its assembler and its calls",
-		May: []string{"mem", "codegen/assembly", "codegen/regalloc"}},
+	{Floor: 6, Name: "codegen/arm64", Purpose: "machine code for arm64",
+		May: []string{"loop", "target", "mem", "codegen/assembly", "codegen/lanes", "codegen/mathematics",
+			"codegen/regalloc"}},
 	{Floor: 6, Name: "codegen/codetest", Purpose: "the tests of every assembler, and of calls of machine code",
 		May: []string{"mem"}, Modules: []string{"os/exec"}},
 	{Floor: 6, Name: "codegen/lanes/lanestest", Purpose: "the meaning of lanes' operations, as a machine in Go, for tests",

@@ -13,7 +13,7 @@ import (
 const (
 	PortableName = "portable" // code in Go, for any processor
 	AMD64Name    = "amd64"    // machine code
-	ARM64Name    = "arm64"    // machine code, by its levels; there is no generator of it
+	ARM64Name    = "arm64"    // machine code
 )
 
 // Native is the name by which a user chooses the host's highest level.
@@ -98,7 +98,7 @@ func Select(cpu string, threads int) (Machine, error) {
 	}
 	if missing := m.Lacks(); len(missing) > 0 {
 		fix := "--cpu portable works everywhere"
-		if host.Arch == "amd64" {
+		if Host(threads).Name != PortableName {
 			fix = "--cpu native chooses its best level: " + Host(threads).CPU
 		}
 		return Machine{}, diag.Unsupportedf("code for %s: this processor (%s) has no %s", cpu, Description(),

@@ -5,7 +5,7 @@ import (
 	"github.com/weirml/weir/internal/codegen/regalloc"
 )
 
-// The general registers with a meaning of their own. A call gives the frame, the first tile and the tile after the last.
+// The general registers with a meaning of their own. A call gives the frame, the first tile and the one after the last.
 // After these are copied, two registers are for the length of an instruction: the legal form of an address, and polls.
 // Besides, values have all that package call allows.
 var (
@@ -122,41 +122,69 @@ func entire(r asm.Reg) asm.Shape {
 // Fold does nothing: no instruction but loads and stores has an operand in memory.
 func (i *isa) Fold(*asm.Inst, func(r asm.Reg) (at asm.Mem, ok bool)) {}
 
-// legalise replaces addresses that an instruction cannot encode: code before it computes the address, or a part of it,
-// in a register for the length of the instruction. Registers are the machine's.
-func (w *workspace) legalise(insts []asm.Inst) []asm.Inst {
-	legal := w.legal[:0]
-	for i := range insts {
-		if in := insts[i]; in.Mem.Base == asm.NoReg || in.Mode != asm.Offset || in.Encodes() {
-			legal = append(legal, in)
-		} else {
-			legal = legaliseOne(legal, in)
-		}
-	}
-	w.legal = legal
-	return legal
+// legaliser replaces addresses that an instruction cannot encode: code before it computes the address, or a part of it,
+// in a register for the length of the instruction.
+type legaliser struct {
+	list []asm.Inst
+	held asm.Mem // the sum of these registers is in addressScratch; none if there is no base
 }
 
-// legaliseOne appends an instruction with another form of its address.
-func legaliseOne(list []asm.Inst, in asm.Inst) []asm.Inst {
+// legalise returns instructions, whose registers are the machine's, with legal addresses.
+func (w *workspace) legalise(insts []asm.Inst) []asm.Inst {
+	l := legaliser{list: w.legal[:0]}
+	for i := range insts {
+		in := insts[i]
+		if in.Mem.Base != asm.NoReg && in.Mode == asm.Offset && !in.Encodes() {
+			l.address(&in)
+		}
+		l.list = append(l.list, in)
+		l.follow(&in)
+	}
+	w.legal = l.list
+	return l.list
+}
+
+// follow forgets the held sum if an instruction changes one of its registers, or may be reached by a jump.
+func (l *legaliser) follow(in *asm.Inst) {
+	if in.Op == asm.LABEL {
+		l.held = asm.Mem{}
+	}
+	if l.held.Base == asm.NoReg {
+		return
+	}
+	in.Visit(func(r *asm.Reg, role asm.Role) {
+		if role&asm.Write != 0 && (*r == l.held.Base || *r == l.held.Index || *r == addressScratch) {
+			l.held = asm.Mem{}
+		}
+	})
+}
+
+// address makes an instruction's address legal.
+func (l *legaliser) address(in *asm.Inst) {
 	at := in.Mem
 	if at.Index != asm.NoReg {
-		list = append(list, asm.Inst{Op: asm.ADD, Shape: asm.X64, Args: [6]asm.Reg{addressScratch, at.Base, at.Index},
-			Imm: int64(log2(int64(max(at.Scale, 1))))})
+		sum := asm.Mem{Base: at.Base, Index: at.Index, Scale: max(at.Scale, 1)}
+		if sum != l.held {
+			l.list = append(l.list, asm.Inst{Op: asm.ADD, Shape: asm.X64, Args: [6]asm.Reg{addressScratch, at.Base, at.Index},
+				Imm: int64(log2(int64(sum.Scale)))})
+			l.held = sum
+		}
 		at = asm.Mem{Base: addressScratch, Disp: at.Disp}
+		if in.Mem = at; in.Encodes() {
+			return
+		}
 	}
-	if in.Mem = at; in.Encodes() {
-		return append(list, in)
-	}
+	l.held = asm.Mem{}
 	disp := int64(at.Disp)
 	if rest := disp & 0xFFF; disp > rest && disp < 1<<24 { // the lower bits may remain a displacement
 		in.Mem = asm.Mem{Base: addressScratch, Disp: int32(rest)}
 		if in.Encodes() {
-			return append(addNumber(list, addressScratch, at.Base, disp-rest), in)
+			l.list = addNumber(l.list, addressScratch, at.Base, disp-rest)
+			return
 		}
 	}
 	in.Mem = asm.Mem{Base: addressScratch}
-	return append(addNumber(list, addressScratch, at.Base, disp), in)
+	l.list = addNumber(l.list, addressScratch, at.Base, disp)
 }
 
 // addNumber appends code for r = x + v; it changes numberScratch for some v.
@@ -181,6 +209,9 @@ func addNumber(list []asm.Inst, r, x asm.Reg, v int64) []asm.Inst {
 
 // appendNumber appends code that sets a general register to a number.
 func appendNumber(list []asm.Inst, r asm.Reg, v int64) []asm.Inst {
+	if v == 0 {
+		return append(list, asm.Inst{Op: asm.MOV, Shape: asm.X64, Args: [6]asm.Reg{r, asm.ZR}})
+	}
 	zeros, ones := 0, 0 // quarters
 	for n := range 4 {
 		switch uint64(v) >> (16 * n) & 0xFFFF {

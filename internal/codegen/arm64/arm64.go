@@ -5,13 +5,80 @@
 package arm64
 
 import (
+	"sync"
 	"unsafe"
 
 	"github.com/weirml/weir/internal/codegen/arm64/asm"
 	"github.com/weirml/weir/internal/codegen/arm64/call"
+	"github.com/weirml/weir/internal/codegen/lanes"
 	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/mem"
+	"github.com/weirml/weir/internal/target"
 )
+
+// Generate makes the kernels of a module, as lanes.Generate describes. On another processor the code cannot be placed.
+func Generate(m *loop.Module, machine target.Machine) (*target.Code, error) {
+	i := isaOf(machine)
+	code, err := lanes.Generate(m, machine, func() (lanes.Compiler, func()) {
+		work := workspaces.Get().(*workspace)
+		return &compiler{work, i}, func() { workspaces.Put(work) }
+	})
+	if err == nil && code.Place != nil && !call.Supported {
+		code.Place = func() error { return diag.Unsupportedf("machine code for arm64 on another processor") }
+	}
+	return code, err
+}
+
+// workspaces are the unused workspaces.
+var workspaces = sync.Pool{New: func() any { return &workspace{} }}
+
+// Compile is Generate, and places the code.
+func Compile(m *loop.Module, machine target.Machine) (*target.Code, error) {
+	code, err := Generate(m, machine)
+	if err == nil && code.Place != nil {
+		err = code.Place()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return code, nil
+}
+
+// vectorRegisters is the number of vector registers; tests make it smaller.
+var vectorRegisters = 32
+
+// isaOf returns the instruction set for a machine.
+func isaOf(machine target.Machine) *isa {
+	return &isa{registers: vectorRegisters, dot: machine.Dot.Bytes == 4, matrix: machine.Has("i8mm"),
+		bf16: machine.Dot.BF16 > 1}
+}
+
+// compiler makes code for an instruction set, with memory that it reuses.
+type compiler struct {
+	work *workspace
+	isa  *isa
+}
+
+// Processor returns the instruction set.
+func (c *compiler) Processor() lanes.Processor { return c.isa }
+
+// machine emits a nest: what takes instructions of this machine. Its emitter does the rest.
+type machine struct {
+	*lanes.Emitter
+	*builder
+}
+
+// Routine emits a nest: a loop over the tiles.
+func (c *compiler) Routine(k *lanes.KernelEmitter, n loop.Nest) lanes.Routine {
+	e := &machine{builder: c.work.builder(c.isa)}
+	e.Emitter = lanes.NewEmitter(e, k, vectorLanes, int64(c.isa.registers)/4)
+	e.Open(nil)
+	tile, end := e.General(), e.General()
+	e.Assign(tile, beginRegister)
+	e.Assign(end, endRegister)
+	return routine{e.builder, e.Nest(n, tile, end)}
+}
 
 // VectorBytes is the size of a vector register.
 func (i *isa) VectorBytes() int64 { return vectorBytes }

@@ -163,8 +163,8 @@ func TestConditions(t *testing.T) {
 // TestAddresses reads and writes at addresses of every form.
 func TestAddresses(t *testing.T) {
 	for _, s := range []asm.Shape{asm.B, asm.H, asm.S, asm.D, asm.Q, asm.W32, asm.X64} {
-		for _, disp := range []int32{0, 1, 8, 16, -16, -256, -257, 255, 256, 264, 4095, 4096, 32760, 32768, 65520, 65536, 65544,
-			1 << 20, 1<<24 - 16, 1 << 24, 1<<24 + 7, -1 << 20, -5000, math.MaxInt32 - 4096, math.MinInt32} {
+		for _, disp := range []int32{0, 1, 8, 16, -16, -256, -257, 255, 256, 264, 4095, 4096, 32760, 32768, 65520, 65536,
+			65544, 1 << 20, 1<<24 - 16, 1 << 24, 1<<24 + 7, -1 << 20, -5000, math.MaxInt32 - 4096, math.MinInt32} {
 			for _, scale := range []uint8{0, 1, 2, 4, 8} {
 				b, f := newBuilder(every), aligned()
 				const from, to = 64, 128

@@ -8,7 +8,7 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 )
 
-// This file is lanes.Elements. No instruction reads or writes only the lanes of a mask: these are done one after the
+// This file is lanes.Access. No instruction reads or writes only the lanes of a mask: these are done one after the
 // other.
 
 // access emits a load or a store of one register.
@@ -39,8 +39,8 @@ func after(at asm.Mem, bytes int64) asm.Mem {
 	return at
 }
 
-// extended returns the lanes of elements of 8 or 16 bits that lie in the low bits of lanes of 32; F16 in the low half of
-// the register, side by side.
+// extended returns the lanes of elements of 8 or 16 bits that lie in the low bits of lanes of 32; F16 in the low half
+// of the register, side by side.
 func (b *builder) extended(dt dtype.DType, x asm.Reg) asm.Reg {
 	switch dt {
 	case dtype.I8, dtype.I16:

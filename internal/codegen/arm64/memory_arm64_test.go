@@ -44,7 +44,7 @@ func readElement(f *testFrame, at, bytes int) (bits uint64) {
 	return bits
 }
 
-// elementTypes are the types of lanes.Elements.
+// elementTypes are the types of lanes.Access.
 var elementTypes = []dtype.DType{dtype.I8, dtype.U8, dtype.I16, dtype.U16, dtype.F16, dtype.I32, dtype.I64}
 
 // memoryTest is a frame with elements, and a builder with the address of their middle.

@@ -28,23 +28,24 @@ type operation struct {
 func edges(dt dtype.DType) (list []uint64) {
 	switch dt {
 	case dtype.F32:
-		for _, x := range []float32{0, 1, -1, 0.5, -0.5, 1.5, 2.5, -2.5, 3, 1e-3, 255, 65504, 65520, 1e-7, 6e-5, 1 << 23, 1<<24 - 1,
-			1 << 30, 2147483520, 1 << 31, -1 << 31, 1 << 40, math.MaxFloat32, -math.MaxFloat32, math.SmallestNonzeroFloat32, 1e-39} {
+		for _, x := range []float32{0, 1, -1, 0.5, -0.5, 1.5, 2.5, -2.5, 3, 1e-3, 255, 65504, 65520, 1e-7, 6e-5,
+			1 << 23, 1<<24 - 1, 1 << 30, 2147483520, 1 << 31, -1 << 31, 1 << 40, math.MaxFloat32, -math.MaxFloat32,
+			math.SmallestNonzeroFloat32, 1e-39} {
 			list = append(list, uint64(math.Float32bits(x)))
 		}
 		return append(list, 1<<31, 0x7F800000, 0xFF800000, 0x7FC00000, 0xFFC12345)
 	case dtype.F64:
-		for _, x := range []float64{0, 1, -1, 0.5, 1.5, -2.5, 3, 1e-3, 1e300, 1 << 31, -1 << 31, 1<<31 - 1, 1 << 32, 1 << 52, 1 << 63,
-			-1 << 63, 1 << 64, 1e-310, math.MaxFloat64, 1 + 0x1p-30} {
+		for _, x := range []float64{0, 1, -1, 0.5, 1.5, -2.5, 3, 1e-3, 1e300, 1 << 31, -1 << 31, 1<<31 - 1, 1 << 32, 1 << 52,
+			1 << 63, -1 << 63, 1 << 64, 1e-310, math.MaxFloat64, 1 + 0x1p-30} {
 			list = append(list, math.Float64bits(x))
 		}
 		return append(list, 1<<63, 0x7FF<<52, 0xFFF<<52, 0x7FF8<<48)
 	case dtype.I64, dtype.U64:
-		return []uint64{0, 1, 2, 31, 32, 63, 64, 65, 255, 256, 1 << 31, 1<<32 - 1, 1 << 32, 1 << 62, 1<<63 - 1, 1 << 63, 1<<64 - 1,
-			1<<64 - 2, 0x123456789ABCDEF0, 0xFEDCBA9876543210, 1<<53 + 1}
+		return []uint64{0, 1, 2, 31, 32, 63, 64, 65, 255, 256, 1 << 31, 1<<32 - 1, 1 << 32, 1 << 62, 1<<63 - 1, 1 << 63,
+			1<<64 - 1, 1<<64 - 2, 0x123456789ABCDEF0, 0xFEDCBA9876543210, 1<<53 + 1}
 	}
-	return []uint64{0, 1, 2, 3, 7, 8, 15, 31, 32, 33, 63, 64, 127, 128, 255, 256, 32767, 32768, 65535, 65536, 1<<31 - 1, 1 << 31, 1<<32 - 1,
-		1<<32 - 2, 0x12345678, 0xFEDCBA98}
+	return []uint64{0, 1, 2, 3, 7, 8, 15, 31, 32, 33, 63, 64, 127, 128, 255, 256, 32767, 32768, 65535, 65536,
+		1<<31 - 1, 1 << 31, 1<<32 - 1, 1<<32 - 2, 0x12345678, 0xFEDCBA98}
 }
 
 // operandWords are the words of an operand in the frame: there are three, and the result.
@@ -191,8 +192,8 @@ func integerModel(op loop.BinaryOp, dt dtype.DType, x, y uint64) uint64 {
 // TestIntegerVectors compares operations on integers with Go's.
 func TestIntegerVectors(t *testing.T) {
 	for _, dt := range []dtype.DType{dtype.I32, dtype.U32, dtype.I64, dtype.U64} {
-		for _, op := range []loop.BinaryOp{loop.Add, loop.Sub, loop.Mul, loop.And, loop.Or, loop.Xor, loop.Min, loop.Max, loop.Shl,
-			loop.Shr} {
+		for _, op := range []loop.BinaryOp{loop.Add, loop.Sub, loop.Mul, loop.And, loop.Or, loop.Xor, loop.Min, loop.Max,
+			loop.Shl, loop.Shr} {
 			if !newBuilder(every).Has(op, dt) {
 				t.Errorf("no %s of %s", op, dt)
 			}
@@ -292,8 +293,8 @@ func TestFloatVectors(t *testing.T) {
 			wanted(m.Min, w.Min), 0}.check(t, every)
 		operation{"greater", dt, func(b *builder, x, y, _ asm.Reg) asm.Reg { return b.Greater(dt, x, y) },
 			wanted(m.Max, w.Max), 0}.check(t, every)
-		for op, do := range map[loop.UnaryOp]func(float64) float64{loop.Neg: func(x float64) float64 { return -x }, loop.Abs: math.Abs,
-			loop.Sqrt: math.Sqrt, loop.Floor: math.Floor, loop.Ceil: math.Ceil, loop.Round: math.RoundToEven,
+		for op, do := range map[loop.UnaryOp]func(float64) float64{loop.Neg: func(x float64) float64 { return -x },
+			loop.Abs: math.Abs, loop.Sqrt: math.Sqrt, loop.Floor: math.Floor, loop.Ceil: math.Ceil, loop.Round: math.RoundToEven,
 			loop.Trunc: math.Trunc} {
 			want := of(func(x, _ float64) float64 { return do(x) })
 			sign := uint64(1) << (dt.Bits() - 1)
@@ -320,17 +321,18 @@ func TestFloatVectors(t *testing.T) {
 				return mask64(w.Compare(p, x, y))
 			}, dtype.I64}.check(t, every)
 		}
-		for form, single := range map[lanes.Form]func(x, y, z uint32) uint32{lanes.ProductPlus: m.Fma, lanes.MinusProduct: m.Fnma,
-			lanes.ProductMinus: m.Fms} {
+		for form, single := range map[lanes.Form]func(x, y, z uint32) uint32{lanes.ProductPlus: m.Fma,
+			lanes.MinusProduct: m.Fnma, lanes.ProductMinus: m.Fms} {
 			double := map[lanes.Form]func(x, y, z uint64) uint64{lanes.ProductPlus: w.Fma, lanes.MinusProduct: w.Fnma,
 				lanes.ProductMinus: w.Fms}[form]
-			operation{fmt.Sprint("form ", form), dt, func(b *builder, x, y, z asm.Reg) asm.Reg { return b.Fused(form, dt, x, y, z) },
-				func(x, y, z uint64) uint64 {
-					if dt == dtype.F32 {
-						return uint64(single(uint32(x), uint32(y), uint32(z)))
-					}
-					return double(x, y, z)
-				}, 0}.check(t, every)
+			operation{fmt.Sprint("form ", form), dt, func(b *builder, x, y, z asm.Reg) asm.Reg {
+				return b.Fused(form, dt, x, y, z)
+			}, func(x, y, z uint64) uint64 {
+				if dt == dtype.F32 {
+					return uint64(single(uint32(x), uint32(y), uint32(z)))
+				}
+				return double(x, y, z)
+			}, 0}.check(t, every)
 		}
 		operation{"mul where", dt, func(b *builder, x, y, z asm.Reg) asm.Reg {
 			return b.MulWhere(dt, b.Compare(mathematics.Less, dt, z, b.zero()), x, b.Unary(loop.Abs, dt, y))
@@ -379,9 +381,13 @@ func TestVectorConversions(t *testing.T) {
 			func(x, _, _ uint64) uint64 { return of32(float32(int32(x))) }, 0},
 		{"truncated", dtype.F32, func(b *builder, x, _, _ asm.Reg) asm.Reg { return b.Truncated(dtype.F32, dtype.I32, x) },
 			func(x, _, _ uint64) uint64 { return low(int64(clamp(float64(f32(x)), math.MinInt32, math.MaxInt32))) }, dtype.I32},
-		{"truncated to i64", dtype.F64, func(b *builder, x, _, _ asm.Reg) asm.Reg { return b.Truncated(dtype.F64, dtype.I64, x) },
+		{"truncated to i64", dtype.F64, func(b *builder, x, _, _ asm.Reg) asm.Reg {
+			return b.Truncated(dtype.F64, dtype.I64, x)
+		},
 			func(x, _, _ uint64) uint64 { return toI64(f64(x)) }, dtype.I64},
-		{"truncated to u64", dtype.F64, func(b *builder, x, _, _ asm.Reg) asm.Reg { return b.Truncated(dtype.F64, dtype.U64, x) },
+		{"truncated to u64", dtype.F64, func(b *builder, x, _, _ asm.Reg) asm.Reg {
+			return b.Truncated(dtype.F64, dtype.U64, x)
+		},
 			func(x, _, _ uint64) uint64 {
 				switch v := f64(x); {
 				case v >= 1<<64:
@@ -405,7 +411,9 @@ func TestVectorConversions(t *testing.T) {
 		}, func(x, _, _ uint64) uint64 { return x }, 0},
 		{"halves", dtype.F32, func(b *builder, x, _, _ asm.Reg) asm.Reg {
 			return b.TruncatedHalves(b.Widen(dtype.F32, dtype.F64, x, false), b.Widen(dtype.F32, dtype.F64, x, true))
-		}, func(x, _, _ uint64) uint64 { return low(int64(clamp(float64(f32(x)), math.MinInt32, math.MaxInt32))) }, dtype.I32},
+		}, func(x, _, _ uint64) uint64 {
+			return low(int64(clamp(float64(f32(x)), math.MinInt32, math.MaxInt32)))
+		}, dtype.I32},
 		{"i32 to long and back", dtype.I32, func(b *builder, x, y, _ asm.Reg) asm.Reg {
 			mul := func(high bool) asm.Reg {
 				return b.Binary(loop.Mul, dtype.I64, b.Widen(dtype.I32, dtype.I64, x, high), b.Widen(dtype.U32, dtype.I64, y, high))
@@ -480,8 +488,8 @@ func TestMoves(t *testing.T) {
 	store(b.Broadcast(dtype.I32, b.LaneNumber(dtype.I32, rows[3], 2)), [4]float32{value(3, 2), value(3, 2), value(3, 2),
 		value(3, 2)})
 	wide := b.Vector([]byte{1, 2, 3, 4, 5, 6, 7, 0x88, 9, 10, 11, 12, 13, 14, 15, 0x96})
-	for n, r := range []asm.Reg{b.LaneNumber(dtype.I64, wide, 1), b.FirstLane(dtype.I64, wide), b.FirstLane(dtype.U32, wide),
-		b.LaneNumber(dtype.I32, wide, 3), b.LaneNumber(dtype.U32, wide, 3)} {
+	for n, r := range []asm.Reg{b.LaneNumber(dtype.I64, wide, 1), b.FirstLane(dtype.I64, wide),
+		b.FirstLane(dtype.U32, wide), b.LaneNumber(dtype.I32, wide, 3), b.LaneNumber(dtype.U32, wide, 3)} {
 		b.StoreWord(word(500+n), r)
 	}
 	if got := b.Bytes(wide); len(got) != 16 || b.Bytes(rows[0]) != nil {
@@ -543,7 +551,8 @@ func TestMaskWords(t *testing.T) {
 			}
 		}
 		if (f[8] == -1) != (set == 15) || (f[8] == 0) != (set == 0) || f[8]&1 != bit(0) || (f[16] == 1) != (set == 0) ||
-			set != 0 && f[9] != int64(bits.TrailingZeros(uint(set))) || set>>2 != 0 && f[10] != int64(bits.TrailingZeros(uint(set>>2))) ||
+			set != 0 && f[9] != int64(bits.TrailingZeros(uint(set))) ||
+			set>>2 != 0 && f[10] != int64(bits.TrailingZeros(uint(set>>2))) ||
 			(f[11] == 0) != (set>>2 == 0) || f[11]&1 != bit(2) {
 			t.Errorf("%04b: %x", set, f[:20])
 		}
