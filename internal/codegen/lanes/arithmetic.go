@@ -10,11 +10,11 @@ import (
 	"github.com/weirml/weir/internal/loop"
 )
 
-// longs returns a constant of 64-bit lanes.
-func (e *Emitter) longs(list []int64) regalloc.Reg {
+// perLane returns a constant of 32-bit lanes.
+func (e *Emitter) perLane(of func(lane int) int) regalloc.Reg {
 	var bytes []byte
-	for _, v := range list {
-		bytes = binary.LittleEndian.AppendUint64(bytes, uint64(v))
+	for lane := range e.lanes {
+		bytes = binary.LittleEndian.AppendUint32(bytes, uint32(of(lane)))
 	}
 	return e.Vector(bytes)
 }

@@ -174,9 +174,9 @@ func (e *Emitter) fromLongs(v Value, to dtype.DType) Value {
 // integer itself, since the result never looks like a tie (S. Boldo and G. Melquiond, Emulation of FMA and correctly
 // rounded sums, 2008).
 func (e *Emitter) toOddWide(x regalloc.Reg, unsigned bool) regalloc.Reg {
-	rest := e.word.And(x, e.Repeated(dtype.I64, 1<<11-1))
-	sticky := e.word.And(e.wide.AddInt(rest, e.Repeated(dtype.I64, 1<<11-1)), e.Repeated(dtype.I64, 1<<11))
-	odd := e.word.Or(e.word.Xor(x, rest), sticky)
+	rest := e.wide.And(x, e.Repeated(dtype.I64, 1<<11-1))
+	sticky := e.wide.And(e.wide.AddInt(rest, e.Repeated(dtype.I64, 1<<11-1)), e.Repeated(dtype.I64, 1<<11))
+	odd := e.wide.Or(e.wide.Xor(x, rest), sticky)
 	size := e.wide.ShiftRight(x, 53)
 	if !unsigned {
 		size = e.wide.ShiftRight(e.wide.AddInt(x, e.Repeated(dtype.I64, 1<<53)), 54)
@@ -200,7 +200,7 @@ func (e *Emitter) toOddDouble(x regalloc.Reg, to dtype.DType) regalloc.Reg {
 	if to == dtype.F16 {
 		drop = 39
 	}
-	rest := e.word.And(x, e.Repeated(dtype.I64, 1<<drop-1))
-	sticky := e.word.And(e.wide.AddInt(rest, e.Repeated(dtype.I64, 1<<drop-1)), e.Repeated(dtype.I64, 1<<drop))
-	return e.word.Or(e.word.Xor(x, rest), sticky)
+	rest := e.wide.And(x, e.Repeated(dtype.I64, 1<<drop-1))
+	sticky := e.wide.And(e.wide.AddInt(rest, e.Repeated(dtype.I64, 1<<drop-1)), e.Repeated(dtype.I64, 1<<drop))
+	return e.wide.Or(e.wide.Xor(x, rest), sticky)
 }

@@ -17,8 +17,8 @@ import (
 // computed before it, in the scope's head.
 type Emitter struct {
 	Machine
-	word     words
-	wide     wides
+	word     *words
+	wide     *wides
 	lanes    int   // of 32 bits in a vector
 	MostSums int64 // the most sums that are computed together: twice the latency of an addition, if registers allow
 	Kernel   *KernelEmitter
@@ -142,7 +142,8 @@ func (k *KernelEmitter) Memory(name string) *memory {
 func NewEmitter(m Machine, k *KernelEmitter, lanes int, sums int64) *Emitter {
 	e := &Emitter{Machine: m, lanes: lanes, MostSums: sums, Kernel: k, Names: map[sym.Name]Name{},
 		bound: map[string]binding{}}
-	e.word, e.wide = words{e}, wides{e}
+	e.word = &words{arithmetic{e, dtype.F32, dtype.I32, dtype.U32}}
+	e.wide = &wides{arithmetic{e, dtype.F64, dtype.I64, dtype.U64}}
 	for name, word := range k.dims {
 		e.Names[name] = nameOfWord(word)
 	}

@@ -1,8 +1,6 @@
 package lanes
 
 import (
-	"encoding/binary"
-
 	"github.com/weirml/weir/internal/codegen/regalloc"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
@@ -81,14 +79,9 @@ func (e *Emitter) loadPacked(buffer string, dt dtype.DType, offset sym.Expr, ste
 			lanes = e.wide.And(lanes, e.Repeated(dtype.I64, 1<<width-1))
 		}
 	}
-	var which, shifts []byte
-	for i := range e.lanes {
-		bit := i * dt.Bits()
-		which = binary.LittleEndian.AppendUint32(which, uint32(bit/32))
-		shifts = binary.LittleEndian.AppendUint32(shifts, uint32(bit%32))
-	}
-	r := e.TakeLanes(e.Vector(which), lanes)
-	return e.unpacked(dt, e.word.ShiftRightBy(r, e.Vector(shifts)))
+	bit := func(lane int) int { return lane * dt.Bits() }
+	r := e.TakeLanes(e.perLane(func(lane int) int { return bit(lane) / 32 }), lanes)
+	return e.unpacked(dt, e.word.ShiftRightBy(r, e.perLane(func(lane int) int { return bit(lane) % 32 })))
 }
 
 // byteAt returns a byte of memory, extended by zeros.

@@ -75,72 +75,88 @@ var wideFunctions = map[loop.UnaryOp]func(m WideFunctions, x regalloc.Reg) regal
 	loop.Sigmoid: WideFunctions.Sigmoid,
 }
 
-// words is an emitter's arithmetic in lanes of 32 bits: the core by the names of package mathematics.
-type words struct{ *Emitter }
+// arithmetic is an emitter's arithmetic in lanes of one size: the core by the names of package mathematics.
+type arithmetic struct {
+	*Emitter
+	float, whole, natural dtype.DType // the types of this size
+}
+
+func (e *arithmetic) Add(x, y regalloc.Reg) regalloc.Reg { return e.Binary(loop.Add, e.float, x, y) }
+func (e *arithmetic) Sub(x, y regalloc.Reg) regalloc.Reg { return e.Binary(loop.Sub, e.float, x, y) }
+func (e *arithmetic) Mul(x, y regalloc.Reg) regalloc.Reg { return e.Binary(loop.Mul, e.float, x, y) }
+func (e *arithmetic) Div(x, y regalloc.Reg) regalloc.Reg { return e.Binary(loop.Div, e.float, x, y) }
+func (e *arithmetic) Min(x, y regalloc.Reg) regalloc.Reg { return e.Lesser(e.float, x, y) }
+func (e *arithmetic) Max(x, y regalloc.Reg) regalloc.Reg { return e.Greater(e.float, x, y) }
+func (e *arithmetic) Sqrt(x regalloc.Reg) regalloc.Reg   { return e.Unary(loop.Sqrt, e.float, x) }
+func (e *arithmetic) Trunc(x regalloc.Reg) regalloc.Reg  { return e.Unary(loop.Trunc, e.float, x) }
+func (e *arithmetic) Fma(x, y, z regalloc.Reg) regalloc.Reg {
+	return e.Fused(ProductPlus, e.float, x, y, z)
+}
+func (e *arithmetic) Fnma(x, y, z regalloc.Reg) regalloc.Reg {
+	return e.Fused(MinusProduct, e.float, x, y, z)
+}
+func (e *arithmetic) Fms(x, y, z regalloc.Reg) regalloc.Reg {
+	return e.Fused(ProductMinus, e.float, x, y, z)
+}
+func (e *arithmetic) Near(x, y, z regalloc.Reg) regalloc.Reg { return e.Fma(x, y, z) }
+func (e *arithmetic) MulWhere(m, x, y regalloc.Reg) regalloc.Reg {
+	return e.Machine.MulWhere(e.float, m, x, y)
+}
+func (e *arithmetic) And(x, y regalloc.Reg) regalloc.Reg    { return e.Binary(loop.And, e.whole, x, y) }
+func (e *arithmetic) Or(x, y regalloc.Reg) regalloc.Reg     { return e.Binary(loop.Or, e.whole, x, y) }
+func (e *arithmetic) Xor(x, y regalloc.Reg) regalloc.Reg    { return e.Binary(loop.Xor, e.whole, x, y) }
+func (e *arithmetic) AddInt(x, y regalloc.Reg) regalloc.Reg { return e.Binary(loop.Add, e.whole, x, y) }
+func (e *arithmetic) SubInt(x, y regalloc.Reg) regalloc.Reg { return e.Binary(loop.Sub, e.whole, x, y) }
+func (e *arithmetic) MulInt(x, y regalloc.Reg) regalloc.Reg { return e.Binary(loop.Mul, e.whole, x, y) }
+func (e *arithmetic) ShiftLeftBy(x, n regalloc.Reg) regalloc.Reg {
+	return e.Binary(loop.Shl, e.whole, x, n)
+}
+func (e *arithmetic) ShiftRightBy(x, n regalloc.Reg) regalloc.Reg {
+	return e.Binary(loop.Shr, e.natural, x, n)
+}
+func (e *arithmetic) EqualInt(x, y regalloc.Reg) regalloc.Reg { return e.Test(loop.Eq, e.whole, x, y) }
+func (e *arithmetic) GreaterInt(x, y regalloc.Reg) regalloc.Reg {
+	return e.Test(loop.Gt, e.whole, x, y)
+}
+func (e *arithmetic) MaskAnd(x, y regalloc.Reg) regalloc.Reg { return e.Masks(loop.And, x, y) }
+func (e *arithmetic) MaskOr(x, y regalloc.Reg) regalloc.Reg  { return e.Masks(loop.Or, x, y) }
+func (e *arithmetic) SelectLanes(m, x, y regalloc.Reg) regalloc.Reg {
+	return e.Select(e.whole, m, x, y)
+}
+func (e *arithmetic) Compare(p mathematics.Predicate, x, y regalloc.Reg) regalloc.Reg {
+	return e.Machine.Compare(p, e.float, x, y)
+}
+func (e *arithmetic) ShiftLeft(x regalloc.Reg, n int64) regalloc.Reg {
+	return e.ShiftBy(loop.Shl, e.whole, x, n)
+}
+func (e *arithmetic) ShiftRight(x regalloc.Reg, n int64) regalloc.Reg {
+	return e.ShiftBy(loop.Shr, e.natural, x, n)
+}
+func (e *arithmetic) ShiftRightSigned(x regalloc.Reg, n int64) regalloc.Reg {
+	return e.ShiftBy(loop.Shr, e.whole, x, n)
+}
+
+// words is the arithmetic in lanes of 32 bits, and wides that in lanes of 64.
+type (
+	words struct{ arithmetic }
+	wides struct{ arithmetic }
+)
 
 // number32 returns a number of 32 bits in all lanes.
-func (e words) number32(bits uint32) regalloc.Reg { return e.Repeated(dtype.I32, uint64(bits)) }
+func (e *words) number32(bits uint32) regalloc.Reg { return e.Repeated(dtype.I32, uint64(bits)) }
 
-func (e words) Float(c float32) regalloc.Reg          { return e.number32(math.Float32bits(c)) }
-func (e words) Integer(c int32) regalloc.Reg          { return e.number32(uint32(c)) }
-func (e words) Add(x, y regalloc.Reg) regalloc.Reg    { return e.Binary(loop.Add, dtype.F32, x, y) }
-func (e words) Sub(x, y regalloc.Reg) regalloc.Reg    { return e.Binary(loop.Sub, dtype.F32, x, y) }
-func (e words) Mul(x, y regalloc.Reg) regalloc.Reg    { return e.Binary(loop.Mul, dtype.F32, x, y) }
-func (e words) Div(x, y regalloc.Reg) regalloc.Reg    { return e.Binary(loop.Div, dtype.F32, x, y) }
-func (e words) Min(x, y regalloc.Reg) regalloc.Reg    { return e.Lesser(dtype.F32, x, y) }
-func (e words) Max(x, y regalloc.Reg) regalloc.Reg    { return e.Greater(dtype.F32, x, y) }
-func (e words) And(x, y regalloc.Reg) regalloc.Reg    { return e.Binary(loop.And, dtype.I32, x, y) }
-func (e words) Or(x, y regalloc.Reg) regalloc.Reg     { return e.Binary(loop.Or, dtype.I32, x, y) }
-func (e words) Xor(x, y regalloc.Reg) regalloc.Reg    { return e.Binary(loop.Xor, dtype.I32, x, y) }
-func (e words) AddInt(x, y regalloc.Reg) regalloc.Reg { return e.Binary(loop.Add, dtype.I32, x, y) }
-func (e words) SubInt(x, y regalloc.Reg) regalloc.Reg { return e.Binary(loop.Sub, dtype.I32, x, y) }
-func (e words) MulInt(x, y regalloc.Reg) regalloc.Reg { return e.Binary(loop.Mul, dtype.I32, x, y) }
-func (e words) ShiftLeftBy(x, n regalloc.Reg) regalloc.Reg {
-	return e.Binary(loop.Shl, dtype.I32, x, n)
-}
-func (e words) ShiftRightBy(x, n regalloc.Reg) regalloc.Reg {
-	return e.Binary(loop.Shr, dtype.U32, x, n)
-}
-func (e words) EqualInt(x, y regalloc.Reg) regalloc.Reg   { return e.Test(loop.Eq, dtype.I32, x, y) }
-func (e words) GreaterInt(x, y regalloc.Reg) regalloc.Reg { return e.Test(loop.Gt, dtype.I32, x, y) }
-func (e words) MaskAnd(x, y regalloc.Reg) regalloc.Reg    { return e.Masks(loop.And, x, y) }
-func (e words) MaskOr(x, y regalloc.Reg) regalloc.Reg     { return e.Masks(loop.Or, x, y) }
-func (e words) Sqrt(x regalloc.Reg) regalloc.Reg          { return e.Unary(loop.Sqrt, dtype.F32, x) }
-func (e words) Trunc(x regalloc.Reg) regalloc.Reg         { return e.Unary(loop.Trunc, dtype.F32, x) }
-func (e words) ToFloat(x regalloc.Reg) regalloc.Reg       { return e.Convert(dtype.I32, dtype.F32, x) }
-func (e words) ShiftLeft(x regalloc.Reg, n int64) regalloc.Reg {
-	return e.ShiftBy(loop.Shl, dtype.I32, x, n)
-}
-func (e words) ShiftRight(x regalloc.Reg, n int64) regalloc.Reg {
-	return e.ShiftBy(loop.Shr, dtype.U32, x, n)
-}
-func (e words) ShiftRightSigned(x regalloc.Reg, n int64) regalloc.Reg {
-	return e.ShiftBy(loop.Shr, dtype.I32, x, n)
-}
-func (e words) Fma(x, y, z regalloc.Reg) regalloc.Reg {
-	return e.Fused(ProductPlus, dtype.F32, x, y, z)
-}
-func (e words) Fnma(x, y, z regalloc.Reg) regalloc.Reg {
-	return e.Fused(MinusProduct, dtype.F32, x, y, z)
-}
-func (e words) Fms(x, y, z regalloc.Reg) regalloc.Reg {
-	return e.Fused(ProductMinus, dtype.F32, x, y, z)
-}
-func (e words) Near(x, y, z regalloc.Reg) regalloc.Reg { return e.Fma(x, y, z) }
-func (e words) MulWhere(m, x, y regalloc.Reg) regalloc.Reg {
-	return e.Machine.MulWhere(dtype.F32, m, x, y)
-}
-func (e words) SelectLanes(m, x, y regalloc.Reg) regalloc.Reg { return e.Select(dtype.I32, m, x, y) }
-func (e words) Lookup(table *[8]uint32, index regalloc.Reg) regalloc.Reg {
+func (e *words) Float(c float32) regalloc.Reg        { return e.number32(math.Float32bits(c)) }
+func (e *words) Integer(c int32) regalloc.Reg        { return e.number32(uint32(c)) }
+func (e *words) ToFloat(x regalloc.Reg) regalloc.Reg { return e.Convert(dtype.I32, dtype.F32, x) }
+func (e *words) Lookup(table *[8]uint32, index regalloc.Reg) regalloc.Reg {
 	return e.Machine.Lookup(table[:], index)
 }
-func (e words) Compare(p mathematics.Predicate, x, y regalloc.Reg) regalloc.Reg {
-	return e.Machine.Compare(p, dtype.F32, x, y)
-}
+func (e *wides) Float(c float64) regalloc.Reg { return e.Repeated(dtype.I64, math.Float64bits(c)) }
+func (e *wides) Integer(c int64) regalloc.Reg { return e.Repeated(dtype.I64, uint64(c)) }
 
 // Rarely returns usual, with otherwise's values in the lanes of the mask; the code of otherwise is skipped if the mask
 // has no lane.
-func (e words) Rarely(mask regalloc.Reg, usual []regalloc.Reg, otherwise func() []regalloc.Reg) []regalloc.Reg {
+func (e *words) Rarely(mask regalloc.Reg, usual []regalloc.Reg, otherwise func() []regalloc.Reg) []regalloc.Reg {
 	result := make([]regalloc.Reg, len(usual))
 	for i, r := range usual {
 		result[i] = e.CopyOf(r)
@@ -152,46 +168,4 @@ func (e words) Rarely(mask regalloc.Reg, usual []regalloc.Reg, otherwise func() 
 	}
 	e.Bind(over)
 	return result
-}
-
-// wides is an emitter's arithmetic in lanes of 64 bits.
-type wides struct{ *Emitter }
-
-func (e wides) Float(c float64) regalloc.Reg       { return e.Repeated(dtype.I64, math.Float64bits(c)) }
-func (e wides) Integer(c int64) regalloc.Reg       { return e.Repeated(dtype.I64, uint64(c)) }
-func (e wides) Add(x, y regalloc.Reg) regalloc.Reg { return e.Binary(loop.Add, dtype.F64, x, y) }
-func (e wides) Sub(x, y regalloc.Reg) regalloc.Reg { return e.Binary(loop.Sub, dtype.F64, x, y) }
-func (e wides) Mul(x, y regalloc.Reg) regalloc.Reg { return e.Binary(loop.Mul, dtype.F64, x, y) }
-func (e wides) Div(x, y regalloc.Reg) regalloc.Reg { return e.Binary(loop.Div, dtype.F64, x, y) }
-func (e wides) Min(x, y regalloc.Reg) regalloc.Reg { return e.Lesser(dtype.F64, x, y) }
-func (e wides) Max(x, y regalloc.Reg) regalloc.Reg { return e.Greater(dtype.F64, x, y) }
-func (e wides) Fma(x, y, z regalloc.Reg) regalloc.Reg {
-	return e.Fused(ProductPlus, dtype.F64, x, y, z)
-}
-func (e wides) Fnma(x, y, z regalloc.Reg) regalloc.Reg {
-	return e.Fused(MinusProduct, dtype.F64, x, y, z)
-}
-func (e wides) Fms(x, y, z regalloc.Reg) regalloc.Reg {
-	return e.Fused(ProductMinus, dtype.F64, x, y, z)
-}
-func (e wides) Near(x, y, z regalloc.Reg) regalloc.Reg        { return e.Fma(x, y, z) }
-func (e wides) And(x, y regalloc.Reg) regalloc.Reg            { return e.Binary(loop.And, dtype.I64, x, y) }
-func (e wides) Or(x, y regalloc.Reg) regalloc.Reg             { return e.Binary(loop.Or, dtype.I64, x, y) }
-func (e wides) AddInt(x, y regalloc.Reg) regalloc.Reg         { return e.Binary(loop.Add, dtype.I64, x, y) }
-func (e wides) SubInt(x, y regalloc.Reg) regalloc.Reg         { return e.Binary(loop.Sub, dtype.I64, x, y) }
-func (e wides) MulInt(x, y regalloc.Reg) regalloc.Reg         { return e.Binary(loop.Mul, dtype.I64, x, y) }
-func (e wides) EqualInt(x, y regalloc.Reg) regalloc.Reg       { return e.Test(loop.Eq, dtype.I64, x, y) }
-func (e wides) GreaterInt(x, y regalloc.Reg) regalloc.Reg     { return e.Test(loop.Gt, dtype.I64, x, y) }
-func (e wides) SelectLanes(m, x, y regalloc.Reg) regalloc.Reg { return e.Select(dtype.I64, m, x, y) }
-func (e wides) MulWhere(m, x, y regalloc.Reg) regalloc.Reg {
-	return e.Machine.MulWhere(dtype.F64, m, x, y)
-}
-func (e wides) ShiftLeft(x regalloc.Reg, n int64) regalloc.Reg {
-	return e.ShiftBy(loop.Shl, dtype.I64, x, n)
-}
-func (e wides) ShiftRight(x regalloc.Reg, n int64) regalloc.Reg {
-	return e.ShiftBy(loop.Shr, dtype.U64, x, n)
-}
-func (e wides) Compare(p mathematics.Predicate, x, y regalloc.Reg) regalloc.Reg {
-	return e.Machine.Compare(p, dtype.F64, x, y)
 }

@@ -4,6 +4,7 @@ import (
 	"github.com/weirml/weir/internal/codegen/regalloc"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
 )
 
 // This file divides integers that differ by lane. The quotient of two integers below 2⁵² is the quotient in f64 without
@@ -45,9 +46,6 @@ func (e *Emitter) divideExactly(op loop.BinaryOp, a, b Value) Value {
 		return e.Unary(loop.Trunc, dtype.F64, e.wide.Div(x, y))
 	})
 	quotient.Uniform = false
-	if quotient.Hi == regalloc.NoReg {
-		quotient.Hi = quotient.Lo
-	}
 	zero := e.same(a.DType, 0)
 	q := e.wholeQuotient(quotient, a.DType)
 	q = e.Choose(e.order(loop.Eq, b, zero), zero, q)
@@ -86,8 +84,7 @@ func (e *Emitter) divideEach(op loop.BinaryOp, a, b, result Value) {
 	x, y := e.laneAt(asI64(a), lane), e.laneAt(asI64(b), lane)
 	one := e.divide(op, e.fromNumber(a.DType, x), e.fromNumber(a.DType, y))
 	here := e.allLanes(lane, dtype.I64)
-	numbers := Value{DType: dtype.I64, Lo: e.longs(counting(0, e.lanes/2)),
-		Hi: e.longs(counting(e.lanes/2, e.lanes/2))}
+	numbers := e.LaneSteps(sym.Const(1), dtype.I64)
 	e.Assign(result.Lo, e.wide.SelectLanes(e.wide.EqualInt(numbers.Lo, here.Lo), one.Lo, result.Lo))
 	e.Assign(result.Hi, e.wide.SelectLanes(e.wide.EqualInt(numbers.Hi, here.Lo), one.Lo, result.Hi))
 	e.IntegerNumber(Add, lane, 1)
@@ -99,13 +96,4 @@ func (e *Emitter) divideEach(op loop.BinaryOp, a, b, result Value) {
 func asI64(v Value) Value {
 	v.DType = dtype.I64
 	return v
-}
-
-// counting returns count integers: first, first+1, ….
-func counting(first, count int) []int64 {
-	list := make([]int64, count)
-	for i := range list {
-		list[i] = int64(first + i)
-	}
-	return list
 }

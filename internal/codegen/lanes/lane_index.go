@@ -91,18 +91,16 @@ func (e *Emitter) LaneSteps(step sym.Expr, dt dtype.DType) Value {
 		}).Value
 	}
 	if dt == dtype.I32 {
-		var steps []byte
-		for i := range e.lanes {
-			steps = binary.LittleEndian.AppendUint32(steps, uint32(int64(i)*by))
+		return Value{DType: dt, Lo: e.perLane(func(lane int) int { return lane * int(by) })}
+	}
+	half := func(first int) regalloc.Reg {
+		var bytes []byte
+		for lane := range e.lanes / 2 {
+			bytes = binary.LittleEndian.AppendUint64(bytes, uint64(int64(first+lane)*by))
 		}
-		return Value{DType: dt, Lo: e.Vector(steps)}
+		return e.Vector(bytes)
 	}
-	half := e.lanes / 2
-	lo, hi := make([]int64, half), make([]int64, half)
-	for i := range half {
-		lo[i], hi[i] = int64(i)*by, int64(i+half)*by
-	}
-	return Value{DType: dt, Lo: e.longs(lo), Hi: e.longs(hi)}
+	return Value{DType: dt, Lo: half(0), Hi: half(e.lanes / 2)}
 }
 
 // laneProduct returns a product of factors and a number.

@@ -233,9 +233,5 @@ func (e *Emitter) laneAt(v Value, lane regalloc.Reg) regalloc.Reg {
 
 // pairAt returns the numbers of the two words of a lane of 64 bits.
 func (e *Emitter) pairAt(lane regalloc.Reg) regalloc.Reg {
-	var odd []byte
-	for i := range e.lanes {
-		odd = append(odd, byte(i%2), 0, 0, 0)
-	}
-	return e.word.AddInt(e.Broadcast(dtype.I32, e.Times(lane, 2)), e.Vector(odd))
+	return e.word.AddInt(e.Broadcast(dtype.I32, e.Times(lane, 2)), e.perLane(func(lane int) int { return lane % 2 }))
 }

@@ -82,7 +82,7 @@ func (e *Emitter) remainderFloats(x, y Value) Value {
 // remainderWide is remainderFloats for one register of f64.
 func (e *Emitter) remainderWide(x, y regalloc.Reg) regalloc.Reg {
 	size := e.Repeated(dtype.I64, 1<<63-1)
-	a, b := e.word.And(x, size), e.word.And(y, size)
+	a, b := e.wide.And(x, size), e.wide.And(y, size)
 	compare := e.wide.Compare
 	finite := compare(mathematics.Less, a, e.wide.Float(math.Inf(1)))
 	some := compare(mathematics.Greater, b, e.wide.Float(0))
@@ -91,7 +91,7 @@ func (e *Emitter) remainderWide(x, y regalloc.Reg) regalloc.Reg {
 	b = e.wide.SelectLanes(endless, e.wide.Float(math.MaxFloat64), b)
 	r := e.CopyOf(e.wide.SelectLanes(finite, a, e.wide.Float(0)))
 	e.remainderSteps(r, b)
-	signed := e.word.Or(r, e.word.And(x, e.Repeated(dtype.I64, 1<<63)))
+	signed := e.wide.Or(r, e.wide.And(x, e.Repeated(dtype.I64, 1<<63)))
 	nan := e.wide.Float(math.NaN())
 	return e.wide.SelectLanes(finite, e.wide.SelectLanes(some, signed, nan), nan)
 }

@@ -32,7 +32,7 @@ func (e *Emitter) load(l *loop.Load) Value {
 	}
 	otherwise := e.Value(l.Else)
 	if !e.Uniform(l.Mask) {
-		mask := e.condition(l.Mask)
+		mask := e.Value(l.Mask)
 		if same {
 			return e.loadWanted(l, offset, mask, otherwise)
 		}
@@ -193,14 +193,6 @@ func (e *Emitter) loadRun(dt dtype.DType, at regalloc.Mem, mask regalloc.Reg) Va
 	return v
 }
 
-// halfMasks returns the masks of the two halves of 64-bit lanes; NoReg, of all of them, stays NoReg.
-func (e *Emitter) halfMasks(mask regalloc.Reg) (lo, hi regalloc.Reg) {
-	if mask == regalloc.NoReg {
-		return mask, mask
-	}
-	return e.HalfMasks(mask)
-}
-
 // extended returns a value of a type from lanes that were read as its raw type.
 func (e *Emitter) extended(dt dtype.DType, r regalloc.Reg) Value {
 	switch dt {
@@ -234,7 +226,7 @@ func (e *Emitter) store(s *loop.Store) {
 	uniform := condition == nil || e.Uniform(condition)
 	var mask Value
 	if !uniform {
-		mask = e.condition(condition)
+		mask = e.Value(condition)
 	}
 	write := func() {
 		x := e.Value(s.X)

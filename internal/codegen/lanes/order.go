@@ -1,8 +1,6 @@
 package lanes
 
 import (
-	"encoding/binary"
-
 	"github.com/weirml/weir/internal/codegen/mathematics"
 	"github.com/weirml/weir/internal/codegen/regalloc"
 	"github.com/weirml/weir/internal/dtype"
@@ -69,9 +67,6 @@ func (e *Emitter) order(op loop.BinaryOp, a, b Value) Value {
 	return r
 }
 
-// condition emits a bool expression, as a mask.
-func (e *Emitter) condition(x loop.Expr) Value { return e.Value(x) }
-
 // far exceeds all differences between the lanes of a strip. Differences of indices are compared as 32-bit lanes, and
 // larger ones are limited to far.
 const far = 1 << 30
@@ -105,11 +100,7 @@ func (e *Emitter) between(x *loop.Binary) (Value, bool) {
 	e.AssignIf(Less, difference, limit)
 	d := e.Broadcast(dtype.I32, difference)
 	if step != 0 {
-		var steps []byte
-		for i := range e.lanes {
-			steps = binary.LittleEndian.AppendUint32(steps, uint32(int32(int64(i)*step)))
-		}
-		d = e.word.AddInt(d, e.Vector(steps))
+		d = e.word.AddInt(d, e.LaneSteps(sym.Const(step), dtype.I32).Lo)
 	}
 	r.Lo = e.compareZero(x.Op, Value{DType: dtype.I32, Lo: d, Uniform: true}).Lo
 	return r, true

@@ -76,13 +76,7 @@ func (e *Emitter) index(x sym.Expr) Value {
 	if step == 0 {
 		return Value{DType: dtype.I64, Lo: base, Hi: base, Uniform: true}
 	}
-	half := e.lanes / 2
-	lo, hi := make([]int64, half), make([]int64, half)
-	for i := range half {
-		lo[i], hi[i] = int64(i)*step, int64(i+half)*step
-	}
-	return Value{DType: dtype.I64, Lo: e.wide.AddInt(base, e.longs(lo)),
-		Hi: e.wide.AddInt(base, e.longs(hi))}
+	return e.plus(Value{DType: dtype.I64, Lo: base, Hi: base}, e.LaneSteps(sym.Const(step), dtype.I64))
 }
 
 // pairs applies an operation to two values of one kind.
@@ -112,9 +106,9 @@ func (e *Emitter) tests(x, y Value, do func(x, y regalloc.Reg) regalloc.Reg) Val
 	return r
 }
 
-// halves splits a mask of 32-bit lanes into those of the two halves of 64-bit lanes.
-func (e *Emitter) halves(mask regalloc.Reg, uniform bool) (lo, hi regalloc.Reg) {
-	if uniform {
+// halfMasks returns the masks of the two halves of 64-bit lanes; NoReg, of all of them, stays NoReg.
+func (e *Emitter) halfMasks(mask regalloc.Reg) (lo, hi regalloc.Reg) {
+	if mask == regalloc.NoReg {
 		return mask, mask
 	}
 	return e.HalfMasks(mask)
@@ -127,7 +121,10 @@ func (e *Emitter) Choose(cond, x, y Value) Value {
 	case x.Kind() == Flags:
 		r.Lo = e.Masks(loop.Or, e.Masks(loop.And, cond.Lo, x.Lo), e.Masks(loop.And, e.MaskNot(cond.Lo), y.Lo))
 	case x.Kind().Wide():
-		lo, hi := e.halves(cond.Lo, cond.Uniform)
+		lo, hi := cond.Lo, cond.Lo
+		if !cond.Uniform {
+			lo, hi = e.HalfMasks(cond.Lo)
+		}
 		r.Lo = e.wide.SelectLanes(lo, x.Lo, y.Lo)
 		if r.Hi = r.Lo; !r.Uniform {
 			r.Hi = e.wide.SelectLanes(hi, x.Hi, y.Hi)
