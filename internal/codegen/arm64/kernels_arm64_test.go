@@ -155,6 +155,33 @@ func TestLanes(t *testing.T) {
 	})
 }
 
+// TestProducts compares products of all forms with the interpreter: of floats, narrow operands, groups of bytes and
+// bf16, with quantised results, and in blocks. A tile has at most eight vectors.
+func TestProducts(t *testing.T) {
+	rows, widths := []int64{0, 0, 6, 13}, []int64{16, 12, 24, 8, 32}
+	levels(t, func(t *testing.T, h kerneltest.Harness) {
+		for _, cases := range [][]kerneltest.Product{kerneltest.Products(int(count(200)), rows, widths),
+			kerneltest.NarrowProducts(int(count(200)), rows, widths), h.GroupedProducts(int(count(200)), rows, widths),
+			h.QuantisedProducts(int(count(240)), rows, widths)} {
+			for _, c := range cases {
+				t.Run(c.String(), func(t *testing.T) { c.Agree(t, h) })
+			}
+		}
+		h.RaggedBlocks(t)
+	})
+}
+
+// TestSums compares sums along rows and columns, moves and dot products with the interpreter.
+func TestSums(t *testing.T) {
+	lowest(t, func(t *testing.T, h kerneltest.Harness) {
+		h = some(h)
+		h.SumOfAll(t)
+		h.ColumnSums(t)
+		h.RowSums(t)
+		h.DotSums(t)
+	})
+}
+
 // TestHostile compares hostile kernels with the interpreter.
 func TestHostile(t *testing.T) {
 	list := []kerneltest.Harness{{Compile: portable.Compile}}
