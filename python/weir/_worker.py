@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
+import sys
 from typing import TYPE_CHECKING, Any, Mapping
 
 from ._embedder import load_embedder
@@ -112,6 +113,7 @@ class _Texts(Worker):
 
     def __init__(self, model: Any, batch_size: int, peak: int, options: Mapping[str, Any]) -> None:
         super().__init__(batch_size, options)
+        self.batch_size = sys.maxsize  # the embedder joins texts of about the same length into runs, of all that are given
         self._embedder = load_embedder(model, **options)
         self.inputs = (Port("text", "string", ("rows",), "tensor", "", False),)
         self.outputs = (Port("vector", "f32", ("rows", self._embedder.dimensions), "tensor", "", False),)
