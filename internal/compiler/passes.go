@@ -5,17 +5,17 @@ import (
 
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
-	"github.com/weirml/weir/internal/ops"
 	"github.com/weirml/weir/internal/pass"
 	"github.com/weirml/weir/internal/schedule"
 	"github.com/weirml/weir/internal/schedule/recipes"
-	"github.com/weirml/weir/internal/sym"
 )
 
 // PassRow is one pass over ir.
 type PassRow struct {
-	Name          string // the name that weir dump --after takes
-	Run           func(*ir.Module) error
+	Name string // the name that weir dump --after takes
+	Run  func(*ir.Module) error
+	// Weighing runs instead of Run if it is not nil: the pass weighs costs of recipes on the machine.
+	Weighing      func(*ir.Module, recipes.Costs) error
 	Why           string   // the reason for its position in the table
 	After, Before []string // passes that it must come after, and before; checked when the process starts
 	// Needed: no module can be lowered without the pass. Such a pass keeps the order of the nodes that are read.
@@ -28,13 +28,15 @@ type PassRow struct {
 	// Choosing and ChoosingForBlocks run instead of Run if they are not nil: the pass calls choose for the algorithm of a
 	// node.
 	// bf16Speed is the machine's speed of bf16 products relative to f32.
-	Choosing, ChoosingForBlocks func(m *ir.Module, bf16Speed float64, choose func(node string) int64) error
+	Choosing, ChoosingForBlocks func(m *ir.Module, costs recipes.Costs, bf16Speed float64,
+		choose func(node string) int64) error
 }
 
-// instead replaces a pass: it does not run if off is true, and run runs in its place if it is not nil.
+// instead replaces a pass: it does not run if off is true, and run or weighing runs in its place if it is not nil.
 type instead struct {
-	off bool
-	run func(*ir.Module) error
+	off      bool
+	run      func(*ir.Module) error
+	weighing func(*ir.Module, recipes.Costs) error
 }
 
 // Without lists the passes and steps of the schedule that do not run in this process, each one of OptionalSteps.
@@ -98,17 +100,18 @@ var Passes = []PassRow{
 		Why: "after expand, which makes the same counts and masks for every layer"},
 	{Name: "identities-expanded", Run: pass.Identities, After: []string{"expand"},
 		Why: "after expand and the passes that recognise patterns, which leave reshapes in a row"},
-	{Name: "blocks-bytes", Run: pass.BlocksBytes, After: []string{"absorb-expanded"}, Before: []string{"blocks"},
+	{Name: "blocks-bytes", Weighing: pass.BlocksBytes, After: []string{"absorb-expanded"}, Before: []string{"blocks"},
 		When: func(o *Options) bool {
 			return o.Precision == dtype.I8 && o.Machine.Dot.Bytes == 4
 		}, Blocks: instead{off: true},
 		Why: "as blocks-allowed, for all products"},
-	{Name: "blocks-allowed", Run: pass.BlocksAllowed, After: []string{"absorb-expanded"}, Before: []string{"blocks"},
+	{Name: "blocks-allowed", Weighing: pass.BlocksAllowed, After: []string{"absorb-expanded"}, Before: []string{"blocks"},
 		When: func(o *Options) bool {
 			return o.Machine.Dot.Bytes == 4
 		}, Blocks: instead{off: true}, ReorderOnly: instead{off: true},
 		Why: "before blocks, which takes the other products; for the same reasons as blocks"},
-	{Name: "blocks", Run: pass.Blocks, After: []string{"absorb-expanded", "fold-expanded"}, Blocks: instead{off: true},
+	{Name: "blocks", Weighing: pass.Blocks, After: []string{"absorb-expanded", "fold-expanded"},
+		Blocks: instead{off: true},
 		Why: "after absorb-expanded, which leaves products of transposed operands, and after fold, so that weights are " +
 			"constants"},
 	{Name: "dequantized", Run: pass.Dequantized, After: []string{"integers", "blocks"}, Before: []string{"layout"},
@@ -125,14 +128,13 @@ var Passes = []PassRow{
 	{Name: "common-shared", Run: pass.Common, After: []string{"groups", "shared"},
 		Why: "after groups and shared, which compute a normalisation's statistics and parts of functions for " +
 			"derivatives too"},
-	{Name: "layout", Run: pass.Layout, After: []string{"expand", "fold-expanded"}, Blocks: instead{off: true},
-		ReorderOnly: instead{run: pass.LayoutWithoutHoles},
+	{Name: "layout", Weighing: pass.Layout, After: []string{"expand", "fold-expanded"}, Blocks: instead{off: true},
+		ReorderOnly: instead{weighing: pass.LayoutWithoutHoles},
 		Why:         "after expand, which leaves the operators that it knows, and after fold, so that weights are constants"},
-	{Name: "bytes", Run: pass.Bytes, After: []string{"layout"}, Before: []string{"winograd"}, When: func(o *Options) bool {
-		return o.Precision == dtype.I8
-	}, Blocks: instead{off: true},
+	{Name: "bytes", Weighing: pass.Bytes, After: []string{"layout"}, Before: []string{"winograd"},
+		When: func(o *Options) bool { return o.Precision == dtype.I8 }, Blocks: instead{off: true},
 		Why: "after layout, whose convolutions it knows, before winograd, whose convolutions stay in f32"},
-	{Name: "winograd", Run: pass.Winograd, After: []string{"layout"}, Blocks: instead{run: pass.WinogradForBlocks},
+	{Name: "winograd", Weighing: pass.Winograd, After: []string{"layout"}, Blocks: instead{run: pass.WinogradForBlocks},
 		ReorderOnly: instead{off: true}, Choosing: pass.WinogradBy, ChoosingForBlocks: pass.WinogradForBlocksBy,
 		Why: "after layout, whose convolutions it knows"},
 	{Name: "brain-weights", Run: pass.BF16Weights, After: []string{"winograd"}, Before: []string{"beside"},
@@ -144,11 +146,11 @@ var Passes = []PassRow{
 		return o.Precision == dtype.BF16 && o.Machine.Dot.BF16 > 1
 	}, Blocks: instead{off: true},
 		Why: "after winograd, whose convolutions stay in f32: they take less time so than in bf16"},
-	{Name: "beside", Run: beside, After: []string{"winograd", "brain"}, Blocks: instead{off: true},
+	{Name: "beside", Weighing: pass.Beside, After: []string{"winograd", "brain"}, Blocks: instead{off: true},
 		Why: "after winograd and brain, which read weights as layout leaves them; it takes the other convolutions"},
 	{Name: "transposes-layout", Run: pass.Transposes, After: []string{"layout"},
 		Why: "after layout, whose transposes may meet others"},
-	{Name: "repeats", Run: pass.Repeats, After: []string{"layout"},
+	{Name: "repeats", Weighing: pass.Repeats, After: []string{"layout"},
 		Why: "after layout, which moves the axes of expanded values"},
 	{Name: "again", Run: pass.Again, After: []string{"common-shared"}, Before: []string{"dead-expanded"},
 		Why: "after common-shared, which makes one value of equal ones, and before dead-expanded, which drops values that " +
@@ -158,13 +160,6 @@ var Passes = []PassRow{
 }
 
 func init() { checkOrder(Passes) }
-
-// beside is pass.Beside with the costs of the recipes.
-func beside(m *ir.Module) error {
-	return pass.Beside(m, func(w ops.Window, x, out []sym.Expr) int64 {
-		return recipes.BesideAxes(recipes.Window(w), x, out)
-	})
-}
 
 // checkOrder panics if a pass is not after or before the passes that it names.
 func checkOrder(rows []PassRow) {
@@ -201,7 +196,7 @@ func (p *PassRow) runs(o *Options, blocks bool) func(*ir.Module) error {
 	if p.When != nil && !p.When(o) {
 		return nil
 	}
-	run := p.Run
+	run, weighing := p.Run, p.Weighing
 	for _, other := range []struct {
 		instead
 		holds bool
@@ -210,9 +205,12 @@ func (p *PassRow) runs(o *Options, blocks bool) func(*ir.Module) error {
 		case !other.holds:
 		case other.off:
 			return nil
-		case other.run != nil:
-			run = other.run
+		case other.run != nil || other.weighing != nil:
+			run, weighing = other.run, other.weighing
 		}
+	}
+	if weighing != nil {
+		return func(m *ir.Module) error { return weighing(m, recipes.CostsOn(o.Machine)) }
 	}
 	return run
 }

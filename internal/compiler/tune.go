@@ -9,6 +9,7 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/schedule"
+	"github.com/weirml/weir/internal/schedule/recipes"
 )
 
 // Choice overrides the schedule's table for a kernel; a zero field does not override.
@@ -87,7 +88,7 @@ func (c *Compiled) run(p *PassRow, m *ir.Module, o *Options) error {
 	if o.Precision == dtype.BF16 {
 		speed = o.Machine.BF16Speed()
 	}
-	return chosen(m, speed, func(node string) int64 {
+	return chosen(m, recipes.CostsOn(o.Machine), speed, func(node string) int64 {
 		c.asked.tile = true
 		return o.Choices.tileOf(node)
 	})

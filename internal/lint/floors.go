@@ -77,14 +77,16 @@ var rooms = []Room{
 	{Floor: 3, Name: "traced", Purpose: "functions of weir for array and batch that are not in its API",
 		May: []string{"ir"}},
 	{Floor: 3, Name: "ops", Purpose: "one file per operator: shape rule, meaning, lowerings, gradient, samples",
-		May: []string{"ir", "loop", "tensor", "hostop"}},
-
-	// Passes weigh costs of recipes, which the compiler tells them: it lies below them for their tests.
+		May: []string{"ir", "loop", "tensor", "hostop", "winograd"}},
+	{Floor: 3, Name: "winograd", Purpose: "Winograd's algorithm for convolutions: matrices, weights, bounds of errors",
+		May: []string{"loop"}},
 	{Floor: 3, Name: "schedule/recipes", Purpose: "ways to compute operators on machines with vector registers",
-		May: []string{"loop", "target"}},
+		May: []string{"loop", "target", "winograd"}},
 
 	{Floor: 4, Name: "importer/*", Purpose: "model files to ir", May: []string{"ir", "ops", "tensor", "mem"}},
-	{Floor: 4, Name: "pass", Purpose: "ir to ir", May: []string{"ir", "ops", "tensor", "mem"}},
+	// Passes ask for the costs of recipes before they lay values out for them.
+	{Floor: 4, Name: "pass", Purpose: "ir to ir",
+		May: []string{"ir", "ops", "tensor", "mem", "schedule/recipes", "winograd"}},
 
 	// The messages of a model file are types of the importer.
 	{Floor: 5, Name: "exporter/*", Purpose: "ir to model files",
@@ -145,7 +147,7 @@ var rooms = []Room{
 		May:     []string{"loop", "memplan", "target"}},
 	// Computing in pieces changes ir; the compiler lowers and schedules the result again.
 	{Floor: 8, Name: "compiler/budget", Purpose: "the search for savings that bring a module within a budget",
-		May: []string{"ir", "loop", "pass", "schedule", "memplan", "target", "compiler/live"}},
+		May: []string{"ir", "loop", "pass", "schedule", "schedule/recipes", "memplan", "target", "compiler/live"}},
 	{Floor: 8, Name: "compiler", Purpose: "the pipeline from ir to program and code",
 		May: []string{"compiler/live", "compiler/budget", "ir", "loop", "program", "ops", "hostop", "pass", "lower",
 			"schedule", "schedule/recipes", "codegen/*", "codegen/portable", "codegen/amd64",

@@ -18,8 +18,8 @@ import (
 // queries. The block sizes are multiples of register tiles; a block of scores, of keys and of values fits the
 // second-level cache.
 const (
-	attentionQueries = 96  // in a block
-	attentionKeys    = 168 // in a block
+	attentionQueries = 96  // in a block: a multiple of the columns of register tiles
+	attentionKeys    = 168 // in a block: a multiple of the rows of register tiles
 	attentionFew     = 4   // the most queries that are computed one by one, with neighbouring keys in lanes
 )
 

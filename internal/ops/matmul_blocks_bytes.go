@@ -19,7 +19,7 @@ func init() {
 		Lowerings: []Lowering{{Name: "rows", Build: quantizeBlocksRows}}})
 	define(&Def{Op: "matmul_blocks_bytes", NoGrad: byPasses, Shape: blocksBytesShape, Mean: blocksBytesMean,
 		Samples: blocksBytesSamples, Work: matmulBlocksWork,
-		Lowerings: []Lowering{{Name: "panels", Build: blocksBytesPanels}}})
+		Lowerings: []Lowering{{Name: "sums", Separate: true, Meant: true, Build: blocksBytesSums}}})
 }
 
 // BytesAllowed is an attribute of a product: its left operand may be rounded to bytes, in blocks.
@@ -75,7 +75,7 @@ func MatMulBlocksBytes(b *ir.Builder, x []*ir.Value, words, scale, zero *ir.Valu
 		inputs = append(inputs, zero)
 	}
 	return b.Op("matmul_blocks_bytes", ir.Attrs{"bits": w.Bits, "block": w.Block, "depth": w.Depth, "columns": w.Columns,
-		"zero": w.Zero}, inputs...)
+		"zero": w.Zero, "panel": w.Panel}, inputs...)
 }
 
 // quantizeBlocksShape infers, from x […, depth] (f32), its bytes, four to a word (i32), a scale for each block (f32),
@@ -221,10 +221,10 @@ func quantizeBlocksSamples(r *rand.Rand) []Sample {
 		lead []int64
 		Blocks
 	}{
-		{[]int64{3}, Blocks{4, 16, 48, 1, 8}}, {[]int64{}, Blocks{4, 32, 37, 1, 1}},
-		{[]int64{2, 3}, Blocks{2, 64, 150, 1, 2}},
-		{[]int64{5}, Blocks{8, 20, 50, 1, 128}}, {[]int64{0}, Blocks{4, 16, 16, 1, 0}},
-		{[]int64{1}, Blocks{4, 128, 1000, 1, 1}},
+		{[]int64{3}, Blocks{4, 16, 48, 1, 8, 16}}, {[]int64{}, Blocks{4, 32, 37, 1, 1, 16}},
+		{[]int64{2, 3}, Blocks{2, 64, 150, 1, 2, 16}},
+		{[]int64{5}, Blocks{8, 20, 50, 1, 128, 16}}, {[]int64{0}, Blocks{4, 16, 16, 1, 0, 16}},
+		{[]int64{1}, Blocks{4, 128, 1000, 1, 1, 16}},
 	} {
 		x := sampleNormal(r, dtype.F32, append(s.lead, s.Depth)...)
 		for i := int64(0); i < x.Len(); i += 37 {
@@ -284,15 +284,15 @@ func blocksBytesMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tens
 	w, x, xScale, less, words, scale, zero := weightsOf(n), in[0], in[1], in[2], in[3], in[4], present(in, 5)
 	for at := range out.Len() {
 		r, c := at/w.Columns, at%w.Columns
-		t, lane, total := c/BlocksPanel, c%BlocksPanel, 0.0
+		t, lane, total := c/w.Panel, c%w.Panel, 0.0
 		for block := range w.Count() {
-			shared := (t*w.Count()+block)*BlocksPanel + lane
+			shared := (t*w.Count()+block)*w.Panel + lane
 			sum := less.Int(r*w.Count() + block)
 			if zero != nil {
 				sum *= zero.Int(shared)
 			}
 			for index := block * w.Block / w.PerWord(); index < min((block+1)*w.Block/w.PerWord(), w.Words()); index++ {
-				word := uint32(words.Int((t*w.Words()+index)*BlocksPanel + lane))
+				word := uint32(words.Int((t*w.Words()+index)*w.Panel + lane))
 				for i := range w.PerWord() {
 					step := index*w.PerWord() + w.Step(i)
 					value := int8(x.Int(r*w.wordsOfX()+step/4) >> (8 * (step % 4)))
@@ -306,211 +306,39 @@ func blocksBytesMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tens
 	return []*tensor.Tensor{out}, nil
 }
 
-// The number of rows computed together by two panels, which share the loads of x: as many as leave registers for their
-// sums; and smaller numbers for the remaining rows.
-const (
-	blocksBytesRows = 6
-	blocksBytesLeft = 2
-)
-
-// blocksBytesWords is the number of words that are computed without a branch between them.
-const blocksBytesWords = 4
-
-// blocksBytesNest writes the kernel of a MatMulBlocksBytes.
-type blocksBytesNest struct {
-	*Nest
-	Blocks
-	x, xScale, less, words, scale, zero, out *loop.Memory
-	rows                                     sym.Expr
-}
-
-// blocksBytesPanels lowers MatMulBlocksBytes: each iteration computes the columns of two panels for all rows.
-func blocksBytesPanels(k *Nest, n *ir.Node) {
-	f := &blocksBytesNest{Nest: k, Blocks: weightsOf(n), x: k.In[0], xScale: k.In[1], less: k.In[2], words: k.In[3],
-		scale: k.In[4], zero: present(k.In, 5), out: k.Out[0]}
-	f.rows = product(f.x.Shape[:len(f.x.Shape)-1])
-	k.Reshape(f.x, f.rows, sym.Const(f.wordsOfX()))
-	k.Reshape(f.xScale, f.rows, sym.Const(f.Count()))
-	k.Reshape(f.less, f.rows, sym.Const(f.Count()))
-	k.Reshape(f.out, f.rows, sym.Const(f.Columns))
-	wide := min(2, f.Panels())
-	k.Each("t", sym.Const(f.Panels()/wide), func(t sym.Expr) {
-		panels := make([]sym.Expr, wide)
-		for u := range panels {
-			panels[u] = t.Mul(sym.Const(wide)).Add(sym.Const(int64(u)))
-		}
-		groups := func(from, count sym.Expr, atOnce int64, all bool) {
-			k.Each("r", count, func(r sym.Expr) { f.panels(panels, from.Add(r.Mul(sym.Const(atOnce))), atOnce, all) })
-		}
-		if rows, fixed := f.rows.Const(); fixed {
-			count := max(1, (rows+blocksBytesRows-1)/blocksBytesRows)
-			atOnce := max(1, (rows+count-1)/count)
-			groups(sym.Const(0), sym.Const((rows+atOnce-1)/atOnce), atOnce, rows%atOnce == 0)
-			return
-		}
-		k.When(loop.Apply2(loop.Le, loop.At(f.rows), loop.At(one)), func() { groups(sym.Const(0), f.rows, 1, true) }, func() {
-			full := f.rows.FloorDiv(sym.Const(blocksBytesRows))
-			groups(sym.Const(0), full, blocksBytesRows, true)
-			done := full.Mul(sym.Const(blocksBytesRows))
-			groups(done, f.rows.Sub(done).CeilDiv(sym.Const(blocksBytesLeft)), blocksBytesLeft, false)
-		})
-	})
-}
-
-// panels computes panels' columns for atOnce rows from first on; all reports whether all of these rows exist.
-func (f *blocksBytesNest) panels(panels []sym.Expr, first sym.Expr, atOnce int64, all bool) {
-	row := func(i int64) sym.Expr {
-		at := first.Add(sym.Const(i))
-		if all {
-			return at
-		}
-		return at.Min(f.rows.Sub(one)) // missing rows compute the last one again and are not stored
-	}
-	f.Each("c", sym.Const(BlocksPanel), func(c sym.Expr) {
-		tile := &bytesTile{blocksBytesNest: f, panels: panels, column: c, row: row,
-			totals: f.variables(loop.Number(dtype.F32, 0), len(panels), atOnce)}
-		full := f.Depth / f.Block
-		f.Serial("b", sym.Const(full), func(b sym.Expr) { tile.block(b, f.Block) })
-		if rest := f.Depth % f.Block; rest > 0 {
-			tile.block(sym.Const(full), rest)
-		}
-		for i := range atOnce {
-			at := first.Add(sym.Const(i))
-			write := func() {
-				for u, t := range panels {
-					f.store(at, t, c, tile.totals[u][i])
+// blocksBytesSums lowers MatMulBlocksBytes to one sum for each element of the result: within a block, words of four
+// elements are multiplied as bytes.
+func blocksBytesSums(k *Nest, n *ir.Node) {
+	x, xScale, less, words, scale, zero, out := k.In[0], k.In[1], k.In[2], k.In[3], k.In[4], present(k.In, 5), k.Out[0]
+	w := weightsOf(n)
+	rows, at := rowsOf(out.Shape)
+	pieces, each := w.PerWord()/4, w.Block/w.PerWord() // bytes of four steps in a word, and words of a block
+	k.Nest(loop.Each, "o", []sym.Expr{rows, sym.Const(w.Columns)}, func(o []sym.Expr) {
+		panel, column := o[1].FloorDiv(sym.Const(w.Panel)), o[1].Mod(sym.Const(w.Panel))
+		total := k.Var("total", loop.Number(dtype.F32, 0))
+		k.Serial("b", sym.Const(w.Count()), func(b sym.Expr) {
+			sum := k.Var("sum", loop.Integer(dtype.I32, 0))
+			first := b.Mul(sym.Const(each))
+			count := k.D.Simplify(sym.Const(each).Min(sym.Const(w.Words()).Sub(first)))
+			k.Nest(loop.Serial, "g", []sym.Expr{count, sym.Const(pieces)}, func(g []sym.Expr) {
+				index := first.Add(g[0])
+				bytes := loop.Apply2(loop.Shr, words.Load(panel, index, column),
+					loop.Convert(dtype.I32, loop.At(g[1].Mul(sym.Const(w.Bits)))))
+				if w.Bits < 8 {
+					bytes = loop.Apply2(loop.And, bytes, loop.Integer(dtype.I32, (1<<w.Bits-1)*0x01010101))
 				}
+				k.Reduce(sum, loop.Add, loop.Apply2(loop.Dot, bytes, x.Load(at(o[0], index.Mul(sym.Const(pieces)).Add(g[1]))...)))
+			})
+			shared := loop.Expr(less.Load(at(o[0], b)...))
+			if zero != nil {
+				shared = loop.Apply2(loop.Mul, shared, loop.Convert(dtype.I32, zero.Load(panel, b, column)))
 			}
-			if all {
-				write()
-			} else {
-				f.When(loop.Apply2(loop.Lt, loop.At(at), loop.At(f.rows)), write, nil)
-			}
-		}
-	})
-}
-
-// variables declares variables of one value, for each row of each panel.
-func (f *blocksBytesNest) variables(value loop.Expr, panels int, rows int64) [][]*loop.Ref {
-	out := make([][]*loop.Ref, panels)
-	for u := range out {
-		for range rows {
-			out[u] = append(out[u], f.Var("sum", value))
-		}
-	}
-	return out
-}
-
-// bytesTile is the state computed together: a column of each panel, for some rows.
-type bytesTile struct {
-	*blocksBytesNest
-	panels []sym.Expr
-	column sym.Expr
-	row    func(i int64) sym.Expr
-	totals [][]*loop.Ref
-	sums   [][]*loop.Ref // of a block
-}
-
-// block adds the products of a block's steps to the totals.
-func (f *bytesTile) block(b sym.Expr, steps int64) {
-	f.begin(b)
-	begin, words := b.Mul(sym.Const(f.Block/f.PerWord())), (steps+f.PerWord()-1)/f.PerWord()
-	if full := words / blocksBytesWords; full > 1 {
-		f.Serial("g", sym.Const(full), func(g sym.Expr) {
-			for i := range int64(blocksBytesWords) {
-				f.word(begin.Add(g.Mul(sym.Const(blocksBytesWords))).Add(sym.Const(i)))
-			}
+			real := loop.Convert(dtype.F32, loop.Apply2(loop.Add, sum, shared))
+			by := times(xScale.Load(at(o[0], b)...), loop.Convert(dtype.F32, scale.Load(panel, b, column)))
+			k.Reduce(total, loop.Add, times(real, by))
 		})
-		begin, words = begin.Add(sym.Const(full*blocksBytesWords)), words%blocksBytesWords
-	}
-	for i := range words {
-		f.word(begin.Add(sym.Const(i)))
-	}
-	f.end(b)
-}
-
-// begin declares the sums of a block. If all weights have one zero point, the sums start with its contribution.
-func (f *bytesTile) begin(b sym.Expr) {
-	if f.zero != nil || f.Zero == 0 {
-		f.sums = f.variables(loop.Integer(dtype.I32, 0), len(f.panels), int64(len(f.totals[0])))
-		return
-	}
-	f.sums = make([][]*loop.Ref, len(f.panels))
-	for i := range f.totals[0] {
-		less := f.Let("less", f.less.Load(f.row(int64(i)), b))
-		for u := range f.sums {
-			f.sums[u] = append(f.sums[u], f.Var("sum", less))
-		}
-	}
-}
-
-// word adds the products of the steps in a word of each column.
-func (f *bytesTile) word(index sym.Expr) {
-	words := make([]loop.Expr, len(f.panels))
-	for u, t := range f.panels {
-		words[u] = f.Let("word", f.words.Load(t, index, f.column))
-	}
-	pieces := f.PerWord() / 4
-	for h := range pieces {
-		bytes := make([]loop.Expr, len(words))
-		for u, word := range words {
-			bytes[u] = f.Let("bytes", f.bytes(word, h))
-		}
-		at := index.Mul(sym.Const(pieces)).Add(sym.Const(h))
-		for i := range f.totals[0] {
-			x := f.Let("x", f.x.Load(f.row(int64(i)), at))
-			for u := range bytes {
-				f.Reduce(f.sums[u][i], loop.Add, loop.Apply2(loop.Dot, bytes[u], x))
-			}
-		}
-	}
-}
-
-// end adds the scaled sums to the totals.
-func (f *bytesTile) end(b sym.Expr) {
-	scale, zero := make([]loop.Expr, len(f.panels)), make([]loop.Expr, len(f.panels))
-	for u, t := range f.panels {
-		scale[u] = f.Let("scale", loop.Convert(dtype.F32, f.scale.Load(t, b, f.column)))
-		if f.zero != nil {
-			zero[u] = f.Let("zero", loop.Convert(dtype.F32, loop.Convert(dtype.I32, f.zero.Load(t, b, f.column))))
-		}
-	}
-	for i := range f.totals[0] {
-		row := f.row(int64(i))
-		var less loop.Expr
-		if f.zero != nil {
-			less = f.Let("less", loop.Convert(dtype.F32, f.less.Load(row, b)))
-		}
-		by := f.Let("by", f.xScale.Load(row, b))
-		for u := range f.panels {
-			sum := f.Var("real", loop.Convert(dtype.F32, f.sums[u][i]))
-			if less != nil {
-				f.Reduce(sum, loop.Add, times(zero[u], less))
-			}
-			f.Reduce(f.totals[u][i], loop.Add, times(times(sum, by), scale[u]))
-		}
-	}
-}
-
-// bytes extracts four of a word's weights as bytes.
-func (f *blocksBytesNest) bytes(word loop.Expr, piece int64) loop.Expr {
-	if piece > 0 {
-		word = loop.Apply2(loop.Shr, word, loop.Integer(dtype.I32, f.Bits*piece))
-	}
-	if f.Bits < 8 {
-		word = loop.Apply2(loop.And, word, loop.Integer(dtype.I32, (1<<f.Bits-1)*0x01010101))
-	}
-	return word
-}
-
-// store stores a result if its column exists.
-func (f *blocksBytesNest) store(row, t, c sym.Expr, x loop.Expr) {
-	var mask loop.Expr
-	column := t.Mul(sym.Const(BlocksPanel)).Add(c)
-	if f.Panels()*BlocksPanel != f.Columns {
-		mask = loop.Apply2(loop.Lt, loop.At(column), loop.At(sym.Const(f.Columns)))
-	}
-	f.StoreIf(mask, f.out, []sym.Expr{row, column}, x)
+		k.Store(out, at(o[0], o[1]), total)
+	})
 }
 
 // blocksBytesSamples returns weights of several widths, blocks and zero points.
@@ -522,12 +350,17 @@ func blocksBytesSamples(r *rand.Rand) []Sample {
 		zeros bool
 		scale dtype.DType
 	}{
-		{[]int64{1}, Blocks{4, 16, 48, 16, 8}, false, dtype.F32}, {[]int64{}, Blocks{4, 16, 37, 21, 0}, true, dtype.F32},
-		{[]int64{3}, Blocks{4, 32, 43, 50, 0}, true, dtype.F16}, {[]int64{2, 3}, Blocks{2, 16, 50, 33, 2}, false, dtype.F32},
-		{[]int64{11}, Blocks{4, 16, 37, 21, 0}, true, dtype.F32},
-		{[]int64{3, 5}, Blocks{8, 64, 50, 70, 128}, false, dtype.BF16},
-		{[]int64{9}, Blocks{2, 16, 5, 3, 0}, true, dtype.F32}, {[]int64{0}, Blocks{4, 16, 16, 16, 0}, false, dtype.F32},
-		{[]int64{30}, Blocks{8, 4, 6, 17, 0}, true, dtype.F32}, {[]int64{13}, Blocks{4, 32, 96, 40, 8}, false, dtype.F32},
+		{[]int64{1}, Blocks{4, 16, 48, 16, 8, 16}, false, dtype.F32},
+		{[]int64{}, Blocks{4, 16, 37, 21, 0, 16}, true, dtype.F32},
+		{[]int64{3}, Blocks{4, 32, 43, 50, 0, 16}, true, dtype.F16},
+		{[]int64{2, 3}, Blocks{2, 16, 50, 33, 2, 16}, false, dtype.F32},
+		{[]int64{11}, Blocks{4, 16, 37, 21, 0, 16}, true, dtype.F32},
+		{[]int64{3, 5}, Blocks{8, 64, 50, 70, 128, 16}, false, dtype.BF16},
+		{[]int64{9}, Blocks{2, 16, 5, 3, 0, 16}, true, dtype.F32},
+		{[]int64{0}, Blocks{4, 16, 16, 16, 0, 16}, false, dtype.F32},
+		{[]int64{30}, Blocks{8, 4, 6, 17, 0, 16}, true, dtype.F32},
+		{[]int64{13}, Blocks{4, 32, 96, 40, 8, 16}, false, dtype.F32},
+		{[]int64{7}, Blocks{4, 16, 40, 20, 8, 8}, false, dtype.F32},
 	} {
 		w := s.Blocks
 		integers := func(dt dtype.DType, least, most int64, shape ...int64) *tensor.Tensor {
@@ -547,15 +380,15 @@ func blocksBytesSamples(r *rand.Rand) []Sample {
 		along := func(extent int64) []int64 { return append(slices.Clone(s.lead), extent) }
 		in := []*tensor.Tensor{integers(dtype.I32, -1<<31, 1<<31, along(w.wordsOfX())...),
 			scales(dtype.F32, along(w.Count())...),
-			integers(dtype.I32, -1000, 1000, along(w.Count())...), integers(dtype.I32, -1<<31, 1<<31, w.Panels(), w.Words(),
-				BlocksPanel),
-			scales(s.scale, w.Panels(), w.Count(), BlocksPanel)}
+			integers(dtype.I32, -1000, 1000, along(w.Count())...),
+			integers(dtype.I32, -1<<31, 1<<31, w.Panels(), w.Words(), w.Panel),
+			scales(s.scale, w.Panels(), w.Count(), w.Panel)}
 		constant := []int{3, 4}
 		if s.zeros {
-			in, constant = append(in, integers(dtype.U8, 0, 1<<w.Bits, w.Panels(), w.Count(), BlocksPanel)), append(constant, 5)
+			in, constant = append(in, integers(dtype.U8, 0, 1<<w.Bits, w.Panels(), w.Count(), w.Panel)), append(constant, 5)
 		}
 		out = append(out, Sample{Constant: constant, Attrs: ir.Attrs{"bits": w.Bits, "block": w.Block, "depth": w.Depth,
-			"columns": w.Columns, "zero": w.Zero}, Inputs: in})
+			"columns": w.Columns, "zero": w.Zero, "panel": w.Panel}, Inputs: in})
 	}
 	return out
 }

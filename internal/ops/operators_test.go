@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/schedule/recipes"
 )
 
 // TestOperators lists each operator's rules in docs/operators.md; -rewrite writes the page.
@@ -41,6 +42,9 @@ writes this page; [gradients.md](gradients.md) says how derivatives are tested.
 				name += " (blocks of threads)"
 			}
 			ways = append(ways, name)
+			if names := recipes.Names(d.Op); len(names) > 0 {
+				ways = append(ways, "on processors a recipe: "+strings.Join(names, ", "))
+			}
 		}
 		if d.Expand != nil {
 			ways = append(ways, "an expansion")

@@ -32,8 +32,6 @@ type rowRule struct {
 	// granule returns the number of which the first row of each piece is a multiple, and the number of rows of each
 	// piece but the last; nil: 1.
 	granule func(n *ir.Node, axis int) int64
-	// fits reports whether a piece may have that many rows; nil: any number.
-	fits func(n *ir.Node, axis int, rows int64) bool
 	// cut changes the attributes and inputs of the node into those of a piece; nil: they stay the same.
 	cut func(b *ir.Builder, n *ir.Node, attrs ir.Attrs, inputs []*ir.Value, axis int, c RowCut)
 	// tables: constants that are read in pieces are tables over the rows, not weights.
@@ -168,12 +166,6 @@ func RowGranule(n *ir.Node, axis int) int64 {
 		return granule(n, axis)
 	}
 	return 1
-}
-
-// RowsFit reports whether a piece of the result may have that many rows.
-func RowsFit(n *ir.Node, axis int, rows int64) bool {
-	fits := Of(n).rows.fits
-	return fits == nil || fits(n, axis, rows)
 }
 
 // RowTables reports whether the node's constants that are read in pieces are tables over the rows.

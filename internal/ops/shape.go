@@ -208,3 +208,20 @@ func unit(rank, axis int, step sym.Expr) []sym.Expr {
 
 // one is the constant 1.
 var one = sym.Const(1)
+
+// with returns a new list with more elements appended.
+func with(list []sym.Expr, more ...sym.Expr) []sym.Expr {
+	return append(list[:len(list):len(list)], more...)
+}
+
+// isMultiple reports whether an extent is provably a multiple of a number.
+func isMultiple(extent sym.Expr, by int64) bool {
+	rest, ok := extent.Mod(sym.Const(by)).Const()
+	return ok && rest == 0
+}
+
+// ceilDiv returns x/y rounded up; y must be positive.
+func ceilDiv(x, y int64) int64 { return -((-x - mod(-x, y)) / y) }
+
+// mod returns x modulo y, in [0, y).
+func mod(x, y int64) int64 { return (x%y + y) % y }

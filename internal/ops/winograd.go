@@ -1,7 +1,6 @@
 package ops
 
 import (
-	"math"
 	"math/rand"
 	"slices"
 
@@ -10,47 +9,25 @@ import (
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
+	"github.com/weirml/weir/internal/winograd"
 )
 
 // init defines the operator winograd.
 func init() {
 	define(&Def{Op: "winograd", Cost: winogradCost, NoGrad: byPasses,
 		rows: rowRule{axes: winogradAxes, seen: winogradSeen, loose: winogradLoose, granule: winogradGranule,
-			fits: winogradFits, cut: winogradCut}, Shape: winogradShape, Mean: winogradMean, Work: winogradWork,
+			cut: winogradCut}, Shape: winogradShape, Mean: winogradMean, Work: winogradWork,
 		Samples:   winogradSamples,
-		Lowerings: []Lowering{{Name: "blocks", When: winogradIsBlocks, Build: winogradBlocks, Error: 1e-4}}})
-}
-
-// minimal is an algorithm for a convolution of three taps that multiplies only as often as it reads elements (Winograd,
-// 1980; Lavin and Gray, 2016). Nested with itself it computes a tile of outputs from a tile of inputs d and a kernel g:
-// outputᵀ [(weights g weightsᵀ) ⊙ (input d inputᵀ)] output.
-type minimal struct{ input, weights, output [][]float64 }
-
-// minimals are the algorithms by the number of outputs that they compute at once. Their points are 0, ±1, ∞, and 0, ±1,
-// ±2, ∞.
-var minimals = map[int64]minimal{
-	2: {
-		input:   [][]float64{{1, 0, -1, 0}, {0, 1, 1, 0}, {0, -1, 1, 0}, {0, -1, 0, 1}},
-		weights: [][]float64{{1, 0, 0}, {0.5, 0.5, 0.5}, {0.5, -0.5, 0.5}, {0, 0, 1}},
-		output:  [][]float64{{1, 1, 1, 0}, {0, 1, -1, 1}},
-	},
-	4: {
-		input: [][]float64{{4, 0, -5, 0, 1, 0}, {0, -4, -4, 1, 1, 0}, {0, 4, -4, -1, 1, 0}, {0, -2, -1, 2, 1, 0},
-			{0, 2, -1, -2, 1, 0}, {0, 4, 0, -5, 0, 1}},
-		weights: [][]float64{{1. / 4, 0, 0}, {-1. / 6, -1. / 6, -1. / 6}, {-1. / 6, 1. / 6, -1. / 6},
-			{1. / 24, 1. / 12, 1. / 6}, {1. / 24, -1. / 12, 1. / 6},
-			{0, 0, 1}},
-		output: [][]float64{{1, 1, 1, 1, 1, 0}, {0, 1, -1, 2, -2, 0}, {0, 1, 1, 4, 4, 0}, {0, 1, -1, 8, -8, 1}},
-	},
+		Lowerings: []Lowering{{Name: "sums", Separate: true, Meant: true, Build: winogradSums, Error: 1e-4}}})
 }
 
 // Winograd convolves x, [N, H, W, C], with a kernel of 3 × 3 with strides of 1, without dilation or groups. original
-// are the weights, [3, 3, C, O]; weights are the same after WinogradWeights for tiles of tile × tile outputs, [(tile +
+// are the weights, [3, 3, C, O]; weights are the same after winograd.Weights for tiles of tile × tile outputs, [(tile +
 // 2)², C, O]. If x has planes, [N, D, H, W, C], so does the kernel, [K, 3, 3, C, O]; each plane is transformed
 // independently, and weights are [K · (tile + 2)², C, O].
 //
-// Each result is within WinogradBound · Σ|x| · max|w| of the convolution, with the sum over the result's own window and
-// the maximum over the filter. A tile in which the algorithm may round more is computed directly with the original
+// Each result is within winograd.Bound · Σ|x| · max|w| of the convolution, with the sum over the result's own window
+// and the maximum over the filter. A tile in which the algorithm may round more is computed directly with the original
 // weights: see far.
 func Winograd(b *ir.Builder, x, weights, original, bias *ir.Value, tile int64, begin, end []sym.Expr) *ir.Value {
 	inputs := []*ir.Value{x, weights, original}
@@ -58,38 +35,6 @@ func Winograd(b *ir.Builder, x, weights, original, bias *ir.Value, tile int64, b
 		inputs = append(inputs, bias)
 	}
 	return b.Op("winograd", ir.Attrs{"tile": tile, "begin": begin, "end": end}, inputs...)
-}
-
-// WinogradWeights transforms weights w [3, 3, C, O] of f32 into out, [(tile + 2)², C, O]. It computes in f64 and rounds
-// once.
-func WinogradWeights(out, w []float32, channels, filters, tile int64) {
-	g := minimals[tile].weights
-	side := tile + 2
-	half := make([]float64, 3*side*filters) // the kernel's columns transformed, [side, 3, O]
-	for c := range channels {
-		clear(half)
-		for i := range side {
-			for kx := range int64(3) {
-				to := half[(i*3+kx)*filters:][:filters]
-				for ky := range int64(3) {
-					if f := g[i][ky]; f != 0 {
-						for o, v := range w[((ky*3+kx)*channels+c)*filters:][:filters] {
-							to[o] += f * float64(v)
-						}
-					}
-				}
-			}
-		}
-		for i := range side {
-			for j := range side {
-				to := out[((i*side+j)*channels+c)*filters:][:filters]
-				a, b, d := half[i*3*filters:][:filters], half[(i*3+1)*filters:][:filters], half[(i*3+2)*filters:][:filters]
-				for o := range to {
-					to[o] = float32(g[j][0]*a[o] + g[j][1]*b[o] + g[j][2]*d[o])
-				}
-			}
-		}
-	}
 }
 
 // winogradKernel returns the number of planes of a kernel: 1 for images.
@@ -110,7 +55,7 @@ func winogradShape(c *ir.Inference, n *ir.Node) error {
 	rank := len(x.Shape)
 	ranks := (rank == 4 || rank == 5) && len(w.Shape) == 3 && len(original.Shape) == rank && len(begin) == rank-2 &&
 		len(end) == rank-2
-	if !ranks || minimals[tile].input == nil || x.DType != dtype.F32 || w.DType != dtype.F32 ||
+	if !ranks || winograd.Of(tile) == nil || x.DType != dtype.F32 || w.DType != dtype.F32 ||
 		original.DType != dtype.F32 {
 		return fault(n, "input %s, weights %s and %s, in tiles of %d", x, w, original, tile)
 	}
@@ -191,58 +136,29 @@ func winogradMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.
 	return []*tensor.Tensor{out}, nil
 }
 
-// combined returns the weighted sums of values by each row of a matrix. Two rows that differ in the signs of some
-// columns share the sums of these columns and of the others.
-func (k *Nest) combined(rows [][]float64, values []loop.Expr) []loop.Expr {
-	sum := func(row []float64, wanted func(i int) bool) loop.Expr {
-		var total loop.Expr
-		for _, negative := range []bool{false, true} {
-			for i, f := range row {
-				if f == 0 || f < 0 != negative || !wanted(i) {
-					continue
-				}
-				term := values[i]
-				if math.Abs(f) != 1 {
-					term = times(like(term, math.Abs(f)), term)
-				}
-				switch {
-				case total == nil && negative:
-					total = loop.Apply(loop.Neg, term)
-				case total == nil:
-					total = term
-				case negative:
-					total = minus(total, term)
-				default:
-					total = plus(total, term)
-				}
-			}
+// winogradSums lowers the operator to direct sums, with the original weights; positions in the padding take no part.
+func winogradSums(k *Nest, n *ir.Node) {
+	x, w, bias, out := k.In[0], k.In[2], present(k.In, 3), k.Out[0]
+	begin, last := n.Attrs.Exprs("begin"), len(out.Shape)-1
+	k.Nest(loop.Each, "o", out.Shape, func(o []sym.Expr) {
+		start := loop.Expr(loop.Number(dtype.F32, 0))
+		if bias != nil {
+			start = bias.Load(o[last])
 		}
-		return total
-	}
-	out := make([]loop.Expr, 0, len(rows))
-	for len(out) < len(rows) {
-		row := rows[len(out)]
-		if len(out)+1 < len(rows) {
-			other := rows[len(out)+1]
-			mirrored, same, opposite := true, 0, 0
-			for i, f := range row {
-				mirrored = mirrored && math.Abs(f) == math.Abs(other[i])
-				if f != 0 && f == other[i] {
-					same++
-				} else if f != 0 {
-					opposite++
-				}
+		sum := k.Var("sum", start)
+		k.Nest(loop.Serial, "k", w.Shape[:last], func(at []sym.Expr) {
+			from := []sym.Expr{o[0]}
+			var inside loop.Expr
+			for i := range begin {
+				p := o[1+i].Add(at[i]).Sub(begin[i])
+				from, inside = append(from, p), bothTrue(inside, loop.Inside(p, sym.Const(0), x.Shape[1+i]))
 			}
-			if mirrored && same > 0 && opposite > 0 {
-				even := k.Let("even", sum(row, func(i int) bool { return row[i] == other[i] }))
-				odd := k.Let("odd", sum(row, func(i int) bool { return row[i] != other[i] }))
-				out = append(out, k.Let("w", plus(even, odd)), k.Let("w", minus(even, odd)))
-				continue
-			}
-		}
-		out = append(out, k.Let("w", sum(row, func(int) bool { return true })))
-	}
-	return out
+			none := loop.Number(dtype.F32, 0)
+			value := x.LoadIf(inside, none, append(from, at[last-1])...)
+			k.Reduce(sum, loop.Add, loop.Choose(inside, times(value, w.Load(append(at[:last:last], o[last])...)), none))
+		})
+		k.Store(out, o, sum)
+	})
 }
 
 // winogradSamples covers both tiles on images and volumes with full and ragged tiles, with and without bias and
@@ -276,7 +192,7 @@ func winogradSample(r *rand.Rand, tile int64, shape, planes, pad []int64, bias b
 	weights, _ := tensor.Data[float32](original)
 	to, _ := tensor.Data[float32](transformed)
 	for k, each := int64(0), channels*4; k < count; k++ {
-		WinogradWeights(to[k*elements*each:], weights[k*9*each:], channels, 4, tile)
+		winograd.Weights(to[k*elements*each:], weights[k*9*each:], channels, 4, tile)
 	}
 	in := []*tensor.Tensor{sampleNormal(r, dtype.F32, shape...), transformed, original}
 	if bias {
@@ -326,25 +242,6 @@ func winogradGranule(n *ir.Node, axis int) int64 {
 	}
 	_, tile := winogradExtents(n)
 	return tile
-}
-
-// winogradFits reports whether the blocks of a piece take no more scratch than those of the entire result.
-func winogradFits(n *ir.Node, axis int, rows int64) bool {
-	x, out, begin := n.Inputs[0].Type.Shape, n.Outputs[0].Type.Shape, n.Attrs.Exprs("begin")
-	// Blocks of images of unknown sizes do not depend on the number of rows.
-	if _, ok := constants(out[1 : len(out)-1]); axis != 1 || !ok {
-		return true
-	}
-	kernel, _ := winogradKernel(n).Const()
-	i, tile := WinogradImageOf(x, out, begin, kernel, nil), n.Attrs.Int("tile", 0)
-	full, _ := winogradBlockOf(i, tile)
-	if len(out) == 5 {
-		i.Planes = rows
-	} else {
-		i.Height = rows
-	}
-	piece, ok := winogradBlockOf(i, tile)
-	return ok && piece.rows*piece.columns <= full.rows*full.columns && piece.planes <= full.planes
 }
 
 // winogradCut sets the padding of a piece so that its first tile reads the same rows of the operand.

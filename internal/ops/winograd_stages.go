@@ -9,6 +9,7 @@ import (
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
+	"github.com/weirml/weir/internal/winograd"
 )
 
 // This file has Winograd's algorithm in stages, for machines that run blocks of threads, whose scratch has no room for
@@ -31,8 +32,8 @@ func init() {
 }
 
 // WinogradStages convolves x, [N, C, H, W], with the original weights, [O, C, 3, 3], with strides of 1, without
-// dilation or groups. transformed are the WinogradWeights for tiles of tile × tile outputs, [(tile + 2)², C, O]. Errors
-// have the same bound as those of Winograd.
+// dilation or groups. transformed are the winograd.Weights for tiles of tile × tile outputs, [(tile + 2)², C, O].
+// Errors have the same bound as those of Winograd.
 func WinogradStages(b *ir.Builder, x, transformed, original, bias *ir.Value, tile int64, begin,
 	end []sym.Expr) *ir.Value {
 	attrs := func() ir.Attrs { return ir.Attrs{"tile": tile, "begin": begin, "end": end} }
@@ -63,7 +64,7 @@ type winogradTiling struct {
 func winogradTilingOf(n *ir.Node, d *sym.Dims, size []sym.Expr) (t winogradTiling, ok bool) {
 	begin, end := n.Attrs.Exprs("begin"), n.Attrs.Exprs("end")
 	t.tile = n.Attrs.Int("tile", 0)
-	if t.side = t.tile + 2; minimals[t.tile].input == nil || len(begin) != 2 || len(end) != 2 || len(size) != 2 {
+	if t.side = t.tile + 2; winograd.Of(t.tile) == nil || len(begin) != 2 || len(end) != 2 || len(size) != 2 {
 		return t, false
 	}
 	for i := range size {
@@ -244,7 +245,7 @@ func (t *winogradTilesOf) far(seen [][]float64, down, right int64) float64 {
 			fits = fits && largest <= float64(sum)
 		}
 	}
-	if fits && largest <= farAbove && (largest >= farBelow || largest == 0) {
+	if fits && largest <= winograd.Above && (largest >= winograd.Below || largest == 0) {
 		return 0
 	}
 	return 1
@@ -283,7 +284,7 @@ func winogradInputMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*te
 	shape := out.Shape()
 	tensor.Each(shape[1:], func(at []int64) { // channel, image, tile
 		seen := t.seen(x, (at[1]*size[1]+at[0])*size[2]*size[3], at[2], at[3])
-		for i, row := range sandwiched(minimals[t.tile].input, seen) {
+		for i, row := range sandwiched(winograd.Of(t.tile).Input, seen) {
 			for j, v := range row {
 				out.SetFloat(broadcastFlat(append([]int64{int64(i)*t.side + int64(j)}, at...), shape), v)
 			}
@@ -312,7 +313,7 @@ func winogradOutputMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*t
 				values[i][j] = sums.Float(broadcastFlat(append([]int64{int64(i)*t.side + int64(j)}, at...), shape))
 			}
 		}
-		return sandwiched(minimals[t.tile].output, values)
+		return sandwiched(winograd.Of(t.tile).Output, values)
 	}
 	direct := func(at []int64, p, q int64) (sum float64) {
 		tensor.Each([]int64{size[1], 3, 3}, func(k []int64) {
@@ -370,14 +371,14 @@ func (s *winogradStage) transformed(matrix [][]float64, values func(i, j int) lo
 		for i := range column {
 			column[i] = s.Let("d", values(i, j))
 		}
-		columns[j] = s.combined(matrix, column)
+		columns[j] = winograd.Combined(s.Builder, matrix, column)
 	}
 	for i := range matrix {
 		row := make([]loop.Expr, s.side)
 		for j := range row {
 			row[j] = columns[j][i]
 		}
-		out = append(out, s.combined(matrix, row))
+		out = append(out, winograd.Combined(s.Builder, matrix, row))
 	}
 	return out
 }
@@ -402,8 +403,9 @@ func winogradFarTiles(k *Nest, n *ir.Node) {
 				sums = append(sums, plus(plus(row(0), row(1)), row(2)))
 			}
 		}
-		existing(sums, s.tile, [2]sym.Expr{t[1].Mul(sym.Const(s.tile)), t[2].Mul(sym.Const(s.tile))}, s.outSize, s.ragged())
-		k.Store(out, t, k.isFar(extreme(loop.Max, seen), extreme(loop.Min, sums)))
+		first := [2]sym.Expr{t[1].Mul(sym.Const(s.tile)), t[2].Mul(sym.Const(s.tile))}
+		winograd.Existing(sums, s.tile, first, s.outSize, s.ragged())
+		k.Store(out, t, winograd.IsFar(k.Builder, winograd.Extreme(loop.Max, seen), winograd.Extreme(loop.Min, sums)))
 	})
 }
 
@@ -421,7 +423,7 @@ func winogradInputTiles(k *Nest, n *ir.Node) {
 		value := func(i, j int) loop.Expr {
 			return s.load(x, plane, t[2], t[3], sym.Const(int64(i)), sym.Const(int64(j)))
 		}
-		for i, row := range s.transformed(minimals[s.tile].input, value) {
+		for i, row := range s.transformed(winograd.Of(s.tile).Input, value) {
 			for j, v := range row {
 				k.Store(out, append([]sym.Expr{sym.Const(int64(i)*s.side + int64(j))}, t...), v)
 			}
@@ -458,7 +460,7 @@ func winogradOutputTiles(k *Nest, n *ir.Node) {
 			value := func(i, j int) loop.Expr {
 				return sums.Load(sym.Const(int64(i)*s.side+int64(j)), filter, image, down, right)
 			}
-			for p, row := range s.transformed(minimals[s.tile].output, value) {
+			for p, row := range s.transformed(winograd.Of(s.tile).Output, value) {
 				for q, v := range row {
 					k.Reduce(results[p*int(s.tile)+q], loop.Add, v)
 				}

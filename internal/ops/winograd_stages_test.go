@@ -7,6 +7,7 @@ import (
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/tensor"
+	"github.com/weirml/weir/internal/winograd"
 )
 
 // inStages returns the convolution of x, [1, H, W, C], with w, [3, 3, C, O], padded by 1, as the lowerings of the
@@ -16,7 +17,7 @@ func inStages(t *testing.T, x, w *tensor.Tensor, tile int64) *tensor.Tensor {
 	channels, filters := w.Shape()[2], w.Shape()[3]
 	weights, _ := tensor.Data[float32](w)
 	transformed := make([]float32, (tile+2)*(tile+2)*channels*filters)
-	WinogradWeights(transformed, weights, channels, filters, tile)
+	winograd.Weights(transformed, weights, channels, filters, tile)
 	u := tensor.Must(tensor.FromSlice(transformed, (tile+2)*(tile+2), channels, filters))
 	turned := func(x *tensor.Tensor, perm ...int64) *tensor.Tensor {
 		return tensor.Must(tensor.Permuted(x, x.Shape(), perm)).Clone()

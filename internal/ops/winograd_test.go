@@ -10,12 +10,14 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/loop"
-	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/schedule/recipes"
+	"github.com/weirml/weir/internal/target"
 	"github.com/weirml/weir/internal/tensor"
+	"github.com/weirml/weir/internal/winograd"
 )
 
 // inTiles returns the convolution of x, [1, H, W, C] or [1, D, H, W, C], with w, [3, 3, C, O] or [K, 3, 3, C, O],
-// padded by 1, as the lowering computes it.
+// padded by 1, as the recipe computes it.
 func inTiles(t *testing.T, x, w *tensor.Tensor, tile int64) *tensor.Tensor {
 	t.Helper()
 	shape := w.Shape()
@@ -30,7 +32,7 @@ func inTiles(t *testing.T, x, w *tensor.Tensor, tile int64) *tensor.Tensor {
 	elements := (tile + 2) * (tile + 2)
 	transformed := make([]float32, planes*elements*channels*filters)
 	for k, each := int64(0), channels*filters; k < planes; k++ {
-		WinogradWeights(transformed[k*elements*each:], weights[k*9*each:], channels, filters, tile)
+		winograd.Weights(transformed[k*elements*each:], weights[k*9*each:], channels, filters, tile)
 	}
 	u := tensor.Must(tensor.FromSlice(transformed, planes*elements, channels, filters))
 	pad := ir.Constants(padding)
@@ -45,13 +47,17 @@ func inTiles(t *testing.T, x, w *tensor.Tensor, tile int64) *tensor.Tensor {
 		k.In = append(k.In, k.Param("x", loop.Read, v.Type.DType, v.Type.Shape))
 	}
 	k.Out = append(k.Out, k.Param("y", loop.Write, dtype.F32, n.Outputs[0].Type.Shape))
-	winogradBlocks(k, n)
+	Of(n).Lowerings[0].Lower(k, n)
+	kernel := recipes.For(k.Finish(), s.module.Dims, target.Portable(1))
+	if kernel == nil {
+		t.Fatal("no recipe applies")
+	}
 	got := tensor.Must(tensor.New(dtype.F32, size...))
 	var data []loop.Data
 	for _, v := range []*tensor.Tensor{x, u, w, got} {
 		data = append(data, loop.Data{DType: dtype.F32, Bytes: v.Bytes()})
 	}
-	if err := loop.Interpret(k.Finish(), data, nil); err != nil {
+	if err := loop.Interpret(kernel, data, nil); err != nil {
 		t.Fatal(err)
 	}
 	return got
@@ -60,9 +66,9 @@ func inTiles(t *testing.T, x, w *tensor.Tensor, tile int64) *tensor.Tensor {
 // winogradOutliers are factors for a few elements of a picture, or replacements for them.
 var winogradOutliers = []float64{1, 1e4, 1e6, 1e30, 3e38, 1e-30, 1e-44, 0, math.Inf(1), math.Inf(-1), math.NaN()}
 
-// TestWinogradBound compares results with WinogradBound · Σ|x| · max|w| over their own windows, and with direct sums if
-// these are infinities or NaN: for normal data, outliers, wide ranges, zeros, subnormal numbers and sums that cancel,
-// in full tiles and ragged ones.
+// TestWinogradBound compares results with winograd.Bound · Σ|x| · max|w| over their own windows, and with direct sums
+// if these are infinities or NaN: for normal data, outliers, wide ranges, zeros, subnormal numbers and sums that
+// cancel, in full tiles and ragged ones.
 func TestWinogradBound(t *testing.T) {
 	for _, shape := range [][]int64{nil, {2, 3}, {3, 2}} { // planes of the input and of the kernel
 		testWinogradBound(t, shape, inTiles)
@@ -111,7 +117,7 @@ func testWinogradBound(t *testing.T, planes []int64, compute func(t *testing.T, 
 				x.SetFloat(i, outlier)
 			}
 		}
-		for tile, bound := range WinogradBound {
+		for tile, bound := range winograd.Bound {
 			got := compute(t, x, w, tile)
 			e, err := windowErrors(got, x, w)
 			if err != nil {
@@ -125,8 +131,8 @@ func testWinogradBound(t *testing.T, planes []int64, compute func(t *testing.T, 
 		}
 	}
 	t.Logf("planes %v: worst, by tile: %v", planes, worst)
-	for tile := range WinogradBound {
-		t.Logf("tiles of %d: proved for %d channels: %.3g", tile, channels, WinogradProved(tile, channels))
+	for tile := range winograd.Bound {
+		t.Logf("tiles of %d: proved for %d channels: %.3g", tile, channels, winograd.Proved(tile, channels))
 	}
 }
 
@@ -175,20 +181,4 @@ func windowErrors(got, x, w *tensor.Tensor) (worst float64, err error) {
 		}
 	})
 	return worst, err
-}
-
-// TestWinogradOfNothing shows that choosing a block for images without rows, columns, planes or channels never panics
-// and returns a block with positive sizes or none.
-func TestWinogradOfNothing(t *testing.T) {
-	for _, fixed := range []bool{true, false} {
-		for size := range int64(1 << 5) {
-			of := func(bit int) int64 { return (size >> bit & 1) * 64 }
-			i := WinogradImage{of(0), of(1), of(2), 3, 0, of(3), of(4), fixed}
-			for _, planes := range []sym.Expr{sym.Const(i.Planes), sym.Var(sym.User("n"))} {
-				if b, ok := i.block(4, planes); ok && (b.rows < 1 || b.columns < 1 || b.planes < 1 || b.splits < 1) {
-					t.Errorf("%+v: %+v", i, b)
-				}
-			}
-		}
-	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/schedule/recipes"
 	"github.com/weirml/weir/internal/sym"
 )
 
@@ -70,7 +71,7 @@ func batchOf(m *ir.Module) (best *batching) {
 			continue
 		}
 		if seen = append(seen, extent); chunking == nil {
-			chunking = newChunking(m, 0)
+			chunking = newChunking(m, recipes.Costs{}, 0)
 		}
 		b, bytes := newBatching(chunking, extent), 0.0
 		for v := range b.cut {

@@ -4,14 +4,13 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/ops"
-	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/schedule/recipes"
 	"github.com/weirml/weir/internal/tensor"
 )
 
 // Beside lays out the constant f32 weights of convolutions to few channels, with channels last, so that elements of the
-// kernel lie beside the output channels. axes returns the number of the kernel's last axes for which that takes least
-// time, given the shapes of the input and the result; 0 for none.
-func Beside(m *ir.Module, axes func(w ops.Window, x, out []sym.Expr) int64) error {
+// kernel lie beside the output channels, if that takes less time.
+func Beside(m *ir.Module, costs recipes.Costs) error {
 	return apply(m, []rule{{"a convolution to few channels", []string{"convolution"},
 		func(_ *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 			w, to := n.Inputs[1], n.Outputs[0].Type.DType
@@ -19,7 +18,7 @@ func Beside(m *ir.Module, axes func(w ops.Window, x, out []sym.Expr) int64) erro
 				to != dtype.F32 || !ops.CanBeBeside(n) {
 				return nil
 			}
-			count := axes(ops.WindowOf(n), n.Inputs[0].Type.Shape, n.Outputs[0].Type.Shape)
+			count := costs.BesideAxes(recipes.Window(ops.WindowOf(n)), n.Inputs[0].Type.Shape, n.Outputs[0].Type.Shape)
 			if count == 0 {
 				return nil
 			}

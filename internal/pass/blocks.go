@@ -8,6 +8,7 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/schedule/recipes"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
 )
@@ -16,20 +17,22 @@ import (
 // and unpacked in registers or a panel at a time, so that neither the file's weights nor the dequantized weights take
 // memory as well. A scale is of a block along the sum, of a column, or of all weights. Other readers of the weights
 // still read the file's.
-func Blocks(m *ir.Module) error { return blocks(m, nil) }
+func Blocks(m *ir.Module, costs recipes.Costs) error { return blocks(m, costs, nil) }
 
 // BlocksAllowed is Blocks for products whose model allows the other operand to be rounded to bytes. It rounds that
 // operand: see ops.MatMulBlocksBytes.
-func BlocksAllowed(m *ir.Module) error {
-	return blocks(m, func(n *ir.Node) bool { return n.Attrs.Bool(ops.BytesAllowed) })
+func BlocksAllowed(m *ir.Module, costs recipes.Costs) error {
+	return blocks(m, costs, func(n *ir.Node) bool { return n.Attrs.Bool(ops.BytesAllowed) })
 }
 
 // BlocksBytes is BlocksAllowed for all products.
-func BlocksBytes(m *ir.Module) error { return blocks(m, func(*ir.Node) bool { return true }) }
+func BlocksBytes(m *ir.Module, costs recipes.Costs) error {
+	return blocks(m, costs, func(*ir.Node) bool { return true })
+}
 
 // blocks rewrites the products for which bytes is true to products of bytes; if bytes is nil, it rewrites all to
 // products of floats.
-func blocks(m *ir.Module, bytes func(n *ir.Node) bool) error {
+func blocks(m *ir.Module, costs recipes.Costs, bytes func(n *ir.Node) bool) error {
 	laid := map[*ir.Value]*blockWeights{} // by the dequantize's result, which several products may read
 	rounded := map[blocksOperand][]*ir.Value{}
 	return apply(m, []rule{{"a product of few bits", []string{"matmul"},
@@ -46,7 +49,7 @@ func blocks(m *ir.Module, bytes func(n *ir.Node) bool) error {
 			weights := laid[w]
 			if weights == nil {
 				weights = weightsOfBlocks(w, n.Attrs.Bool("transpose_b"))
-				weights.inBytes = bytes != nil
+				weights.inBytes, weights.Panel = bytes != nil, costs.Lanes()
 				laid[w] = weights
 			}
 			if weights.scale == nil || weights.turned != n.Attrs.Bool("transpose_b") || bytes != nil &&
@@ -302,13 +305,13 @@ func (w *blockWeights) panels() (words, scale, zero *tensor.Tensor, err error) {
 	if w.turned {
 		major = 0
 	}
-	if words, err = tensor.Deferred(dtype.I32, []int64{w.Panels(), w.Words(), ops.BlocksPanel}, w.weights.Tensor, major,
+	if words, err = tensor.Deferred(dtype.I32, []int64{w.Panels(), w.Words(), w.Panel}, w.weights.Tensor, major,
 		w.fillWords); err != nil {
 		return nil, nil, nil, err
 	}
 	laid := func(to dtype.DType, from *constantMatrix, set func(to *tensor.Tensor, at, from int64)) (*tensor.Tensor,
 		error) {
-		return tensor.Deferred(to, []int64{w.Panels(), w.Count(), ops.BlocksPanel}, from.Tensor, 0,
+		return tensor.Deferred(to, []int64{w.Panels(), w.Count(), w.Panel}, from.Tensor, 0,
 			func(to *tensor.Tensor, axis int, begin, end int64) {
 				w.each(to, axis, begin, end, func(at, block, column int64) { set(to, at, w.shared(from, block, column)) })
 			})
@@ -334,7 +337,7 @@ func (w *blockWeights) each(to *tensor.Tensor, axis int, begin, end int64, do fu
 	for t := range shape[0] {
 		for along := range shape[1] {
 			for c := range shape[2] {
-				if column := (first[0]+t)*ops.BlocksPanel + first[2] + c; column < w.Columns {
+				if column := (first[0]+t)*w.Panel + first[2] + c; column < w.Columns {
 					do(flat, first[1]+along, column)
 				}
 				flat++

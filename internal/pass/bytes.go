@@ -7,6 +7,7 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/schedule/recipes"
 	"github.com/weirml/weir/internal/tensor"
 )
 
@@ -20,12 +21,12 @@ import (
 // n · w* · x*/254², and by the rounding of floats. If the operand is known not to be negative, 510 replaces 254 for x*.
 // If an element of the operand is infinite or NaN, all results that share its scale are infinite or NaN.
 //
-// These products stay as they are: sums of fewer than bytesDepth terms, and products with fewer than bytesColumns
-// columns, which bytes do not make faster; convolutions in groups, and of fewer than bytesChannels channels, such as
-// pictures; sums that could leave i32; weights that another node reads too (but see tiedWeights), which would be held
-// twice; weights with an infinity or NaN.
-func Bytes(m *ir.Module) error {
-	p := &bytesPass{tied: tiedWeights(m), made: map[bytesKey]*dynamicBytes{}, weights: map[*ir.Value]*byteWeights{}}
+// These products stay as they are: short sums, and products with few columns, which bytes do not make faster;
+// convolutions in groups, and of few channels, such as pictures; sums that could leave i32; weights that another node
+// reads too (but see tiedWeights), which would be held twice; weights with an infinity or NaN.
+func Bytes(m *ir.Module, costs recipes.Costs) error {
+	p := &bytesPass{costs: costs, tied: tiedWeights(m), made: map[bytesKey]*dynamicBytes{},
+		weights: map[*ir.Value]*byteWeights{}}
 	return apply(m, []rule{
 		{"rows of bytes", []string{"gather"}, p.rows},
 		{"product in bytes", []string{"matmul"}, p.product},
@@ -33,19 +34,13 @@ func Bytes(m *ir.Module) error {
 	})
 }
 
-// The least terms of a sum, columns of a product, and input channels of a convolution for which Bytes rewrites it.
-const (
-	bytesDepth    = 32
-	bytesColumns  = 16
-	bytesChannels = 8
-)
-
 // bytesLeast bounds the greatest magnitude that a scale is computed from: smaller elements become 0, and no reciprocal
 // overflows.
 const bytesLeast = 1e-30
 
 // bytesPass holds the byte forms that several products may share.
 type bytesPass struct {
+	costs   recipes.Costs
 	tied    map[*ir.Value]bool
 	made    map[bytesKey]*dynamicBytes
 	weights map[*ir.Value]*byteWeights
@@ -138,7 +133,7 @@ func (p *bytesPass) convolution(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Val
 	if ops.Last(n) {
 		filters, inputs, channels, after = rank-1, rank-2, rank-1, 0
 	}
-	if shape[inputs] < bytesChannels {
+	if !p.costs.BytesPayFor(shape[inputs]) {
 		return nil
 	}
 	depth := int64(1)
@@ -213,7 +208,7 @@ func (w *byteWeights) scaled(b *ir.Builder, x *dynamicBytes, sums *ir.Value, aft
 
 // of returns the bytes of weights whose channels lie along axis; nil if the weights must stay as they are.
 func (p *bytesPass) of(v *ir.Value, axis int, depth, columns int64) *byteWeights {
-	if depth < bytesDepth || columns < bytesColumns || depth > math.MaxInt32/(255*127) {
+	if !p.costs.BytesPay(depth, columns) || depth > math.MaxInt32/(255*127) {
 		return nil
 	}
 	w, seen := p.weights[v]

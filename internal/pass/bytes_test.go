@@ -41,7 +41,7 @@ func TestBytes(t *testing.T) {
 }
 }`, ir.ParseOptions{Data: zeros})
 	if err == nil {
-		err = Bytes(m)
+		err = Bytes(m, onCPU)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/schedule/recipes"
 	"github.com/weirml/weir/internal/sym"
 )
 
@@ -35,11 +36,12 @@ const mostPieces = 16
 // that keep at most allowed bytes alive Chunk chooses those that add the fewest operations; if there is none, those
 // that keep the fewest bytes alive. undo restores the nodes. Extents along the axis must be numbers; the batch before
 // it may be a dimension.
-func Chunk(m *ir.Module, wanted func(n *ir.Node) bool, allowed float64) (done []Chunked, undo func()) {
+func Chunk(m *ir.Module, costs recipes.Costs, wanted func(n *ir.Node) bool, allowed float64) (done []Chunked,
+	undo func()) {
 	block := m.Main.Body
 	before, constants := block.Nodes, block.Consts
 	undo = func() { restore(block, before, constants) }
-	c := newChunking(m, allowed)
+	c := newChunking(m, costs, allowed)
 	found := c.best(wanted)
 	slices.SortStableFunc(found, func(a, b *segment) int { return cmp.Compare(b.gain, a.gain) })
 	taken := map[*ir.Node]bool{}
@@ -61,6 +63,7 @@ func Chunk(m *ir.Module, wanted func(n *ir.Node) bool, allowed float64) (done []
 type chunking struct {
 	module  *ir.Module
 	block   *ir.Block
+	costs   recipes.Costs
 	allowed float64
 	at      map[*ir.Node]int
 	uses    map[*ir.Value]int     // the last node that reads a value
@@ -84,9 +87,10 @@ type rowsAre struct {
 }
 
 // newChunking finds the sizes and live ranges of the values of m's main block. allowed is in bytes.
-func newChunking(m *ir.Module, allowed float64) *chunking {
+func newChunking(m *ir.Module, costs recipes.Costs, allowed float64) *chunking {
 	block := m.Main.Body
-	c := &chunking{module: m, block: block, allowed: allowed, at: map[*ir.Node]int{}, uses: map[*ir.Value]int{},
+	c := &chunking{module: m, block: block, costs: costs, allowed: allowed, at: map[*ir.Node]int{},
+		uses: map[*ir.Value]int{},
 		size: map[*ir.Value]float64{}, bytes: map[*ir.Value]float64{},
 		through: make([]float64, len(block.Nodes)+1), inPlace: map[*ir.Value]bool{}, from: map[*ir.Value]int{},
 		known: map[rowsOf]rowsAre{}}

@@ -35,6 +35,17 @@ func (s *segment) lay(pieces int64) bool {
 	return false
 }
 
+// rowsFit reports whether a piece of a node's result may have that many rows.
+func (s *segment) rowsFit(n *ir.Node, axis int, rows int64) bool {
+	in := make([][]sym.Expr, len(n.Inputs))
+	for i, v := range n.Inputs {
+		if v != nil {
+			in[i] = v.Type.Shape
+		}
+	}
+	return s.costs.PieceFits(n.Op.Name(), n.Attrs, in, n.Outputs[0].Type.Shape, axis, rows)
+}
+
 // layRows finds the rows of each piece of every value, from the results back to the operands, if a piece of the last
 // node's result has so many rows: a piece has all rows that its readers see.
 func (s *segment) layRows(rows int64) bool {
@@ -70,10 +81,10 @@ func (s *segment) layRows(rows int64) bool {
 		}
 		granule := ops.RowGranule(n, axis)
 		piece, ok := evened(needed[v], extent, granule, 0)
-		for more := granule; ok && more <= mostGranule && !ops.RowsFit(n, axis, piece.Rows); more += granule {
+		for more := granule; ok && more <= mostGranule && !s.rowsFit(n, axis, piece.Rows); more += granule {
 			piece, ok = evened(needed[v], extent, granule, more)
 		}
-		if !ok || !ops.RowsFit(n, axis, piece.Rows) {
+		if !ok || !s.rowsFit(n, axis, piece.Rows) {
 			return false
 		}
 		s.have[v] = piece

@@ -210,7 +210,7 @@ func TestChunkWindows(t *testing.T) {
 		for _, name := range w.names {
 			built[name]++
 		}
-		c := newChunking(m, 0)
+		c := newChunking(m, onCPU, 0)
 		last := len(m.Main.Body.Nodes) - 1
 		first := r.IntN(max(1, last/2))
 		s := &segment{chunking: c, first: first, last: last}

@@ -6,6 +6,7 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/schedule/recipes"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
 )
@@ -16,16 +17,16 @@ import (
 //
 // Layout gives some convolutions weights of zero for inputs that they do not see. If such an input is infinite, the
 // result becomes NaN.
-func Layout(m *ir.Module) error { return layoutOf(m, false) }
+func Layout(m *ir.Module, costs recipes.Costs) error { return layoutOf(m, costs, false) }
 
 // LayoutWithoutHoles is Layout without the added weights of zero.
-func LayoutWithoutHoles(m *ir.Module) error { return layoutOf(m, true) }
+func LayoutWithoutHoles(m *ir.Module, costs recipes.Costs) error { return layoutOf(m, costs, true) }
 
 // layoutOf is LayoutWithoutHoles if withoutHoles is true, else Layout.
-func layoutOf(m *ir.Module, withoutHoles bool) error {
+func layoutOf(m *ir.Module, costs recipes.Costs, withoutHoles bool) error {
 	c := ir.NewInference(m)
 	for _, f := range m.Funcs {
-		l := &layout{Inference: c, withoutHoles: withoutHoles, replaced: map[*ir.Value]*ir.Value{},
+		l := &layout{Inference: c, costs: costs, withoutHoles: withoutHoles, replaced: map[*ir.Value]*ir.Value{},
 			gone:   map[*ir.Value]bool{},
 			needed: map[*ir.Value]bool{},
 			holder: map[*ir.Value]*ir.Value{}}
@@ -65,6 +66,7 @@ type form struct {
 // layout is the state of Layout for one function.
 type layout struct {
 	*ir.Inference
+	costs        recipes.Costs
 	withoutHoles bool                    // no weights of zero are added
 	replaced     map[*ir.Value]*ir.Value // the value that replaces a value
 	turned       map[*ir.Value]*ir.Value // a value with its channels last, in the current block

@@ -13,23 +13,18 @@ import (
 // elements. A product multiplies each position of the input by each element of the kernel, and each output adds up the
 // products that it sees. No products with holes are computed, which neighbouring outputs as channels would need.
 
-const (
-	columnsFilters  = 4  // the most output channels
-	columnsElements = 48 // the most elements of the kernel, for all output channels: each is an addition's operand
-	columnsInner    = 16 // the least input channels: with fewer, the additions take longer than the product
-)
-
 // inColumns reports whether a transposed convolution is better computed by columns than in the way how.
-func inColumns(n *ir.Node, how *transposed) bool {
+func (l *layout) inColumns(n *ir.Node, how *transposed) bool {
 	w := n.Inputs[1].Const
-	if w == nil || n.Attrs.Int("groups", 1) != 1 || w.Shape()[1] > columnsFilters || w.Shape()[0] < columnsInner {
+	if w == nil || n.Attrs.Int("groups", 1) != 1 {
 		return false
 	}
 	elements := w.Shape()[1]
 	for _, k := range w.Shape()[2:] {
 		elements *= k
 	}
-	return elements <= columnsElements && slices.ContainsFunc(how.joined, func(a phasesAxis) bool { return !a.full() })
+	return l.costs.ColumnsPay(w.Shape()[1], w.Shape()[0], elements) &&
+		slices.ContainsFunc(how.joined, func(a phasesAxis) bool { return !a.full() })
 }
 
 // columnsOf builds a transposed convolution of x, [N, d…, I], by columns.

@@ -70,7 +70,7 @@ func (l *layout) convolution(b *ir.Builder, n *ir.Node, in []*ir.Value) *ir.Valu
 	perm, attrs := ops.WeightsLast(n), ir.Attrs{"last": true}
 	if w := l.constant(in[1], in[1].Type.Shape, perm); w != nil {
 		if in[1] = w; !l.withoutHoles {
-			if in[1], attrs["groups"] = joinedGroups(b, w, groups); attrs["groups"] != groups {
+			if in[1], attrs["groups"] = joinedGroups(b, w, groups, l.costs.Lanes()); attrs["groups"] != groups {
 				attrs["holes"] = true
 			}
 		}
@@ -80,25 +80,22 @@ func (l *layout) convolution(b *ir.Builder, n *ir.Node, in []*ir.Value) *ir.Valu
 	return b.Op(n.Op.Name(), with(n, attrs), in...)
 }
 
-// fewestFilters is the number of output channels that fill the columns of a product's tile.
-const fewestFilters = 16
-
 // joinedGroups joins several groups of few output channels to one. The weights [k…, I, O] of a group get holes for the
-// inputs of the other groups: sums become fewer and longer, and fill the vectors.
-func joinedGroups(b *ir.Builder, w *ir.Value, groups int64) (*ir.Value, int64) {
+// inputs of the other groups: sums become fewer and longer, and a group's filters fill the lanes.
+func joinedGroups(b *ir.Builder, w *ir.Value, groups, lanes int64) (*ir.Value, int64) {
 	shape := slices.Clone(w.Const.Shape())
 	rank := len(shape)
 	inner, each := shape[rank-2], shape[rank-1]/max(groups, 1)
-	if w.Const.DType() != dtype.F32 || groups < 2 || inner < 2 || each < 1 || each >= fewestFilters {
+	if w.Const.DType() != dtype.F32 || groups < 2 || inner < 2 || each < 1 || each >= lanes {
 		return w, groups
 	}
 	join := int64(1)
-	for d := int64(2); d <= groups && join*each < fewestFilters; d++ {
+	for d := int64(2); d <= groups && join*each < lanes; d++ {
 		if groups%d == 0 {
 			join = d
 		}
 	}
-	if join*inner > 4*fewestFilters {
+	if join*inner > 4*lanes {
 		return w, groups
 	}
 	shape[rank-2] = join * inner

@@ -63,12 +63,6 @@ func (a phasesAxis) full() bool {
 // mostSeparate is the largest number of convolutions that a transposed convolution is divided into.
 const mostSeparate = 27
 
-// lanes is about the number of neighbouring channels that a vector holds.
-const lanes = 16
-
-// movedCost is the cost of moving a computed vector, in multiplications of vectors.
-const movedCost = 8
-
 // separateAxis describes, along one axis, the convolution with stride 1 that gives every stride-th output of a
 // transposed convolution. elements are the indices of the kernel's elements that it reads, in the order of the inputs
 // they see.
@@ -132,7 +126,7 @@ func formOfTransposed(l *layout, n *ir.Node) *form {
 	images[0] = true
 	return &form{images: images, gain: unbreakable, build: func(b *ir.Builder, n *ir.Node, in []*ir.Value) *ir.Value {
 		p := &pieces{extents: n.Outputs[0].Type.Shape[2:], how: how}
-		if inColumns(n, how) {
+		if l.inColumns(n, how) {
 			p = columnsOf(b, n, in[0], begin)
 		} else {
 			p.of(b, n, in[0])
@@ -163,7 +157,7 @@ func (l *layout) chooseTransposed(n *ir.Node, begin []int64) *transposed {
 	}
 	inner, axes, noHoles := channels/groups, len(begin), l.withoutHoles || n.Inputs[1].Const == nil // without holes
 	var best *transposed
-	least := int64(0)
+	least, lanes := int64(0), l.costs.Lanes()
 	for _, joined := range []int{1, axes, 0} {
 		how := &transposed{}
 		cost, moved, count, channels, full := inner, false, int64(1), groups*filters, true
@@ -188,7 +182,7 @@ func (l *layout) chooseTransposed(n *ir.Node, begin []int64) *transposed {
 			moved = true // so few channels are not written directly between others
 		}
 		if cost *= (channels + lanes - 1) / lanes; moved {
-			cost += movedCost * ((channels*count + lanes - 1) / lanes)
+			cost += l.costs.MovedCost() * ((channels*count + lanes - 1) / lanes)
 		}
 		if best == nil || cost < least {
 			best, least = how, cost

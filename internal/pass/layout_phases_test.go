@@ -20,9 +20,9 @@ func TestTransposed(t *testing.T) {
 		source := transposedModel(r, i%2 == 0)
 		head := fmt.Sprintf("case %d", i)
 		before, after := irtest.Parse(t, head, source, nil), irtest.Parse(t, head, source, nil)
-		run := Layout
+		run := weighed(Layout)
 		if i%4 == 1 {
-			run = LayoutWithoutHoles
+			run = weighed(LayoutWithoutHoles)
 		}
 		for _, pass := range []func(*ir.Module) error{run, Dead} {
 			if err := pass(after); err != nil {
@@ -65,7 +65,7 @@ func transposedModel(r *rand.Rand, named bool) string {
 	groups := int64(1 + r.IntN(3)/2)
 	inner, filters := 1+r.Int64N(3), []int64{1, 3, 8, 17}[r.IntN(4)]
 	if r.IntN(4) == 0 { // from many channels to few
-		groups, inner, filters = 1, columnsInner, 1+r.Int64N(columnsFilters)
+		groups, inner, filters = 1, onCPU.Lanes(), 1+r.Int64N(onCPU.Lanes()/4)
 	}
 	var kernel, strides, dilations, begin, end, in, out []string
 	count := groups * inner * filters

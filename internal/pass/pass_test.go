@@ -19,7 +19,7 @@ import (
 	"github.com/weirml/weir/internal/ir/irtest"
 	"github.com/weirml/weir/internal/ops"
 	"github.com/weirml/weir/internal/schedule/recipes"
-	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/target"
 	"github.com/weirml/weir/internal/tensor"
 	"github.com/weirml/weir/internal/text/goldentest"
 )
@@ -28,25 +28,30 @@ var rewrite = flag.Bool("rewrite", false, "rewrite the expected results in testd
 
 // commands are the passes that testdata runs, by the name that a case begins with.
 var commands = map[string]func(*ir.Module) error{
-	"absorb": Absorb, "again": Again, "marks": Marks, "blocks": Blocks, "dequantized": Dequantized, "halves": Halves,
+	"absorb": Absorb, "again": Again, "marks": Marks, "blocks": weighed(Blocks), "dequantized": Dequantized,
+	"halves":      Halves,
 	"activations": Activations, "attention": Attention, "reductions": Reductions, "rotary": Rotary, "scales": Scales,
 	"scattered": Scattered, "factored": Factored, "groups": Groups, "shared": Shared, "quantised": Quantised,
 	"integers": Integers, "transposes": Transposes, "branches": Branches, "common": Common, "dead": Dead, "expand": Expand,
-	"fold": Fold, "identities": Identities, "joined": Joined, "repeats": Repeats, "layout": Layout,
+	"fold": Fold, "identities": Identities, "joined": Joined, "repeats": weighed(Repeats), "layout": weighed(Layout),
 	"beside": func(m *ir.Module) error {
-		return errors.Join(Layout(m), Beside(m, besideAxes))
-	}, "exactly": LayoutWithoutHoles, "winograd2": inTilesOf(2), "winograd4": inTilesOf(4), "stages2": inStagesOf(2),
+		return errors.Join(Layout(m, onCPU), Beside(m, onCPU))
+	}, "exactly": weighed(LayoutWithoutHoles), "winograd2": inTilesOf(2), "winograd4": inTilesOf(4),
+	"stages2": inStagesOf(2),
 	"stages4": inStagesOf(4), "narrow": Narrow, "chunk": chunkAll,
 }
 
-// besideAxes are the costs of the recipes.
-func besideAxes(w ops.Window, x, out []sym.Expr) int64 {
-	return recipes.BesideAxes(recipes.Window(w), x, out)
+// onCPU are the costs on a processor.
+var onCPU = recipes.CostsOn(target.Portable(1))
+
+// weighed is a pass with these costs.
+func weighed(run func(m *ir.Module, costs recipes.Costs) error) func(*ir.Module) error {
+	return func(m *ir.Module) error { return run(m, onCPU) }
 }
 
 // inTilesOf is Layout, and then Winograd with tiles of one size.
 func inTilesOf(tile int64) func(*ir.Module) error {
-	return func(m *ir.Module) error { return errors.Join(Layout(m), WinogradAs(m, tile)) }
+	return func(m *ir.Module) error { return errors.Join(Layout(m, onCPU), WinogradAs(m, onCPU, tile)) }
 }
 
 // inStagesOf is WinogradForBlocks with tiles of one size.
@@ -129,7 +134,7 @@ func TestUnbuilt(t *testing.T) {
 			at := -1
 			unbuilt = func(*ir.Node) bool { at++; return at == k }
 			after := irtest.Parse(t, head, source, nil)
-			if err := Layout(after); err != nil {
+			if err := Layout(after, onCPU); err != nil {
 				t.Fatalf("%s: %v", head, err)
 			}
 			if at < k {
@@ -224,10 +229,10 @@ func TestRules(t *testing.T) {
 
 // tables are all rules.
 var tables = [][]rule{identities, activations, reductions, transposes, rotary, attentions, scales, quantised, integers,
-	joined, repeats}
+	joined, repeatsBy(onCPU)}
 
 // chunkAll is Chunk around every node.
 func chunkAll(m *ir.Module) error {
-	Chunk(m, func(*ir.Node) bool { return true }, 0)
+	Chunk(m, onCPU, func(*ir.Node) bool { return true }, 0)
 	return nil
 }

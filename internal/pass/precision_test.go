@@ -82,7 +82,7 @@ func TestWinogradBesideBF16(t *testing.T) {
 }
 }`, ir.ParseOptions{Data: zeros})
 		if err == nil {
-			err = WinogradBy(m, c.bf16Speed, func(string) int64 { return 0 })
+			err = WinogradBy(m, onCPU, c.bf16Speed, func(string) int64 { return 0 })
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -100,7 +100,7 @@ func TestTied(t *testing.T) {
 		name   string
 		pass   func(*ir.Module) error
 		narrow string
-	}{{"bf16", BF16Weights, ": bf16[64, 32]"}, {"bytes", Bytes, ": i8[64, 32]"}} {
+	}{{"bf16", BF16Weights, ": bf16[64, 32]"}, {"bytes", weighed(Bytes), ": i8[64, 32]"}} {
 		m, err := ir.Parse("weir 1\nir @m {\n"+`main @main(%i: i64[2], %h: f32[2, 64]) {
   const %tied: f32[64, 32] data 8192
   const %added: f32[64, 32] data 8192

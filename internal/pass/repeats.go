@@ -5,20 +5,26 @@ import (
 
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/schedule/recipes"
 	"github.com/weirml/weir/internal/sym"
 )
 
 // Repeats recognises repetitions of elements, which models spell as axes of 1 that are expanded and joined to the axes
 // before: they become one node, which the kernel that reads them can absorb. If there are few channels, which are last,
 // it also joins them with the axis before them to pad that axis, so that elements fill vectors.
-func Repeats(m *ir.Module) error { return apply(m, repeats) }
+func Repeats(m *ir.Module, costs recipes.Costs) error { return apply(m, repeatsBy(costs)) }
 
-var repeats = []rule{
-	{"reshape of reshape", []string{"reshape"}, reshaped},
-	{"same shape", []string{"reshape"}, sameShaped},
-	{"repeat", []string{"reshape"}, repeat},
-	{"repeat of repeat", []string{"repeat"}, repeatOfRepeat},
-	{"pad of joined axes", []string{"pad"}, joinedPad},
+// repeatsBy returns the rules of Repeats.
+func repeatsBy(costs recipes.Costs) []rule {
+	return []rule{
+		{"reshape of reshape", []string{"reshape"}, reshaped},
+		{"same shape", []string{"reshape"}, sameShaped},
+		{"repeat", []string{"reshape"}, repeat},
+		{"repeat of repeat", []string{"repeat"}, repeatOfRepeat},
+		{"pad of joined axes", []string{"pad"}, func(_ *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
+			return joinedPad(b, n, costs.Lanes())
+		}},
+	}
 }
 
 // repeat matches axes of 1, each after another axis, that are expanded and joined to the axis before.
@@ -69,12 +75,9 @@ func repeatOfRepeat(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	return ops.Repeat(b, inner.Inputs[0], times)
 }
 
-// fewChannels is the number of adjacent elements below which most of a vector stays empty.
-const fewChannels = 16
-
-// joinedPad matches a padding by a constant of the axis before the last, if the last axis has few elements and no
-// padding.
-func joinedPad(_ *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
+// joinedPad matches a padding by a constant of the axis before the last, if the last axis has fewer elements than there
+// are lanes, and no padding.
+func joinedPad(b *ir.Builder, n *ir.Node, lanes int64) *ir.Value {
 	x, begin, end := n.Inputs[0], n.Attrs.Exprs("begin"), n.Attrs.Exprs("end")
 	last := len(begin) - 1
 	none := func(axis int) bool { return begin[axis].Equal(sym.Const(0)) && end[axis].Equal(sym.Const(0)) }
@@ -82,7 +85,7 @@ func joinedPad(_ *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 		return nil
 	}
 	count, fixed := x.Type.Shape[last].Const()
-	if !fixed || count < 1 || count >= fewChannels {
+	if !fixed || count < 1 || count >= lanes {
 		return nil
 	}
 	joined := func(list []sym.Expr) []sym.Expr {

@@ -6,38 +6,40 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/schedule/recipes"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
+	"github.com/weirml/weir/internal/winograd"
 )
 
 // Winograd computes convolutions of 3 × 3, or of planes of 3 × 3, with channels last in tiles, by fewer
 // multiplications, if that takes less time and is worth the memory of the larger weights. Results are within
-// ops.WinogradBound of the direct sums for every input: see docs/accuracy.md. Weights are not transformed if one is not
+// winograd.Bound of the direct sums for every input: see docs/accuracy.md. Weights are not transformed if one is not
 // finite, very large or very small.
-func Winograd(m *ir.Module) error {
-	return WinogradBy(m, 1, func(string) int64 { return 0 })
+func Winograd(m *ir.Module, costs recipes.Costs) error {
+	return WinogradBy(m, costs, 1, func(string) int64 { return 0 })
 }
 
 // WinogradAs is Winograd with tiles of the given size for each convolution that can be computed in tiles: for tests.
-func WinogradAs(m *ir.Module, tile int64) error {
-	return WinogradBy(m, 1, func(string) int64 { return tile })
+func WinogradAs(m *ir.Module, costs recipes.Costs, tile int64) error {
+	return WinogradBy(m, costs, 1, func(string) int64 { return tile })
 }
 
 // WinogradBy is Winograd with tiles of the size that choose returns for a node of the model: 1 for no tiles, 0 for the
 // size that takes least time. It calls choose only for convolutions that can be computed in tiles. bf16Speed is the
 // number of bf16 products that the machine computes in the time of one f32 product if BF16 follows; else 1. Tiles are
 // of f32.
-func WinogradBy(m *ir.Module, bf16Speed float64, choose func(node string) int64) error {
+func WinogradBy(m *ir.Module, costs recipes.Costs, bf16Speed float64, choose func(node string) int64) error {
 	return apply(m, []rule{{"convolution in tiles", []string{"convolution"},
 		func(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
-			return inTiles(r, b, n, func(image ops.WinogradImage) int64 {
+			return inTiles(r, b, n, costs, func(image recipes.Image) int64 {
 				tile := choose(n.Source)
 				if tile == 0 {
 					direct := 1.0
 					if r.uses[n.Inputs[1]] == 1 {
 						direct = bf16Speed
 					}
-					return chosenTile(image, direct)
+					return image.BestTile(direct)
 				}
 				if _, ok := image.Cost(tile); !ok || tile == 1 {
 					return 0
@@ -50,23 +52,23 @@ func WinogradBy(m *ir.Module, bf16Speed float64, choose func(node string) int64)
 // WinogradForBlocks is Winograd for machines that run blocks of threads: in stages, for images whose channels are
 // first.
 func WinogradForBlocks(m *ir.Module) error {
-	return WinogradForBlocksBy(m, 1, func(string) int64 { return 0 })
+	return WinogradForBlocksBy(m, recipes.Costs{}, 1, func(string) int64 { return 0 })
 }
 
 // WinogradForBlocksAs is WinogradForBlocks with tiles of the given size for each convolution that can be computed in
 // tiles: for tests.
 func WinogradForBlocksAs(m *ir.Module, tile int64) error {
-	return WinogradForBlocksBy(m, 1, func(string) int64 { return tile })
+	return WinogradForBlocksBy(m, recipes.Costs{}, 1, func(string) int64 { return tile })
 }
 
 // WinogradForBlocksBy is WinogradForBlocks with tiles of the size that choose returns, as for WinogradBy.
-func WinogradForBlocksBy(m *ir.Module, _ float64, choose func(node string) int64) error {
+func WinogradForBlocksBy(m *ir.Module, costs recipes.Costs, _ float64, choose func(node string) int64) error {
 	return apply(m, []rule{{"convolution in stages", []string{"convolution"},
 		func(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
-			return inStages(r, b, n, func(image ops.WinogradImage) int64 {
+			return inStages(r, b, n, costs, func(image recipes.Image) int64 {
 				switch tile := choose(n.Source); tile {
 				case 0:
-					return bestTile(image, 1, func(tile int64) (int64, bool) { return image.StagesCost(tile), true })
+					return image.BestTileOfStages()
 				case 1:
 					return 0
 				default:
@@ -76,41 +78,9 @@ func WinogradForBlocksBy(m *ir.Module, _ float64, choose func(node string) int64
 		}}})
 }
 
-const (
-	tilesLeast     = 32  // the least input and output channels: with fewer, transforms take more time than they save
-	tilesFaster    = 0.8 // the share of a direct convolution's time that tiles must stay below
-	tilesPlanes    = 5   // the most planes of a kernel
-	tilesWorthByte = 10  // multiplications for each image that an additional byte of weights must save
-)
-
-// chosenTile returns the best size of tiles for an image; 0 if a direct convolution is better. direct is the speed of a
-// multiplication without tiles relative to one with tiles.
-func chosenTile(image ops.WinogradImage, direct float64) int64 {
-	return bestTile(image, direct, image.Cost)
-}
-
-// bestTile is chosenTile with the given cost of tiles.
-func bestTile(image ops.WinogradImage, direct float64, cost func(tile int64) (int64, bool)) int64 {
-	if image.Channels < tilesLeast || image.Filters < tilesLeast {
-		return 0
-	}
-	tile, taps := int64(0), int64(9)
-	best, _ := image.Cost(0)
-	best = int64(float64(best) / direct)
-	limit := int64(float64(best) * tilesFaster)
-	for _, t := range []int64{2, 4} {
-		time, ok := cost(t)
-		side := (t + 2) * (t + 2)
-		if more := 4 * (side - taps) * image.Kernel * image.Channels * image.Filters; ok && time < limit &&
-			best-time >= tilesWorthByte*more {
-			tile, taps, best = t, side, time
-		}
-	}
-	return tile
-}
-
 // inTiles builds a convolution in tiles of the size that choose returns; nil if it stays as it is.
-func inTiles(r *rewriting, b *ir.Builder, n *ir.Node, choose func(image ops.WinogradImage) int64) *ir.Value {
+func inTiles(r *rewriting, b *ir.Builder, n *ir.Node, costs recipes.Costs,
+	choose func(image recipes.Image) int64) *ir.Value {
 	w, x := n.Inputs[1], n.Inputs[0]
 	if !ops.Last(n) || ops.HasHoles(n) || !canBeTiled(n) {
 		return nil
@@ -119,8 +89,8 @@ func inTiles(r *rewriting, b *ir.Builder, n *ir.Node, choose func(image ops.Wino
 	if len(x.Type.Shape) == 5 {
 		planes = n.Attrs.Ints("kernel")[0]
 	}
-	image := ops.WinogradImageOf(x.Type.Shape, n.Outputs[0].Type.Shape, n.Attrs.Exprs("begin"), planes, r.Dims())
-	if image.Channels*image.Filters == 0 || planes > tilesPlanes {
+	image := costs.ImageOf(x.Type.Shape, n.Outputs[0].Type.Shape, n.Attrs.Exprs("begin"), planes, r.Dims())
+	if !image.Known() {
 		return nil
 	}
 	weights, tile := weightsInTiles(b, w, w.Const, choose(image))
@@ -131,14 +101,15 @@ func inTiles(r *rewriting, b *ir.Builder, n *ir.Node, choose func(image ops.Wino
 }
 
 // inStages builds a convolution in stages, with tiles of the size that choose returns; nil if it stays as it is.
-func inStages(r *rewriting, b *ir.Builder, n *ir.Node, choose func(image ops.WinogradImage) int64) *ir.Value {
+func inStages(r *rewriting, b *ir.Builder, n *ir.Node, costs recipes.Costs,
+	choose func(image recipes.Image) int64) *ir.Value {
 	w, x := n.Inputs[1], n.Inputs[0]
 	if ops.Last(n) || ops.HasHoles(n) || len(x.Type.Shape) != 4 || !canBeTiled(n) {
 		return nil
 	}
 	last := func(shape []sym.Expr) []sym.Expr { return permutedShape(shape, ops.ChannelsLast(4)) }
-	image := ops.WinogradImageOf(last(x.Type.Shape), last(n.Outputs[0].Type.Shape), n.Attrs.Exprs("begin"), 1, r.Dims())
-	if image.Channels*image.Filters == 0 {
+	image := costs.ImageOf(last(x.Type.Shape), last(n.Outputs[0].Type.Shape), n.Attrs.Exprs("begin"), 1, r.Dims())
+	if !image.Known() {
 		return nil
 	}
 	tile := choose(image)
@@ -197,7 +168,7 @@ func transformable(w *tensor.Tensor) bool {
 	channels := len(shape) - 2
 	axis := max(w.Major(), channels)
 	step := max(1<<20/max(w.Len()/shape[axis], 1), 1)
-	found := make(ops.WinogradRange, shape[channels+1])
+	found := make(winograd.Range, shape[channels+1])
 	for begin := int64(0); begin < shape[axis]; begin += step {
 		slab := slices.Clone(shape)
 		slab[axis] = min(step, shape[axis]-begin)
@@ -255,6 +226,6 @@ func transformed(to, from *tensor.Tensor, axis int, begin, end, tile int64) {
 	channels, filters := shape[len(shape)-2], shape[len(shape)-1]
 	out, in := floats(to), floats(slab)
 	for each := channels * filters; len(in) > 0; out, in = out[(tile+2)*(tile+2)*each:], in[9*each:] {
-		ops.WinogradWeights(out, in, channels, filters, tile)
+		winograd.Weights(out, in, channels, filters, tile)
 	}
 }

@@ -13,9 +13,15 @@
 // as it is, which is always correct. The results of kernels, to the bit, depend on shapes and the machine's
 // description, never on the number of threads; the sizes of tiles may depend on it.
 //
+// # Recipes
+//
+// A kernel can state its meaning: the operator that it computes. The first step (meanings.go) then replaces its loops
+// by those of a recipe of package recipes, which has blocks, copies and products that suit the shapes and the machine,
+// in the forms below. Machines with blocks of threads have recipes of their own, for loops of some forms (block_*.go).
+//
 // # Forms that lowering writes
 //
-// These forms are recognised. Other forms are legal too, but run slower.
+// These forms, which recipes write too, are recognised. Other forms are legal too, but run slower.
 //
 // A map: one nest of each-loops around one store, at the loop variables themselves, of a pure expression. Broadcasting
 // is an index 0 or a missing index in a load. Lets (and Checks) may precede the store.

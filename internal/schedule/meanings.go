@@ -8,7 +8,7 @@ import "github.com/weirml/weir/internal/schedule/recipes"
 func (s *scheduler) useRecipes() {
 	for _, k := range s.module.Kernels {
 		if !s.off("recipes") && !s.machine.HasBlocks() {
-			if better := recipes.For(k, s.dims); better != nil {
+			if better := recipes.For(k, s.dims, s.machine); better != nil {
 				*k = *better
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/pass"
+	"github.com/weirml/weir/internal/schedule/recipes"
 	"github.com/weirml/weir/internal/sym"
 )
 
@@ -179,7 +180,8 @@ func (k *search) chunkTo(budget bool) (enough bool, undo func(), err error) {
 		if budget {
 			allowed = chunkMargin * float64(s.target())
 		}
-		done, back := pass.Chunk(k.m, func(n *ir.Node) bool { return full[n.Source] }, allowed)
+		costs := recipes.CostsOn(k.Code().Machine)
+		done, back := pass.Chunk(k.m, costs, func(n *ir.Node) bool { return full[n.Source] }, allowed)
 		if done == nil {
 			return false, undo, nil
 		}

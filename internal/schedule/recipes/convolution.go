@@ -108,6 +108,22 @@ func (w Window) source(axis int, o, k sym.Expr) sym.Expr {
 	return o.Mul(sym.Const(w.Strides[axis])).Add(k.Mul(sym.Const(w.Dilations[axis]))).Sub(w.Begin[axis])
 }
 
+// seen returns the number of output positions that read the input at kernel position k of an axis. With named extents
+// the number is right if the input is at least as long as the window, and an estimate if the window has strides.
+func (w Window) seen(axis int, k int64, size, out sym.Expr) sym.Expr {
+	if w.unpadded(axis) {
+		return out
+	}
+	stride, at := sym.Const(w.Strides[axis]), sym.Const(k*w.Dilations[axis])
+	before := w.Begin[axis].Sub(at).CeilDiv(stride).Max(sym.Const(0))
+	if _, known := size.Const(); known {
+		end := size.Add(w.Begin[axis]).Sub(at).CeilDiv(stride).Min(out)
+		return end.Sub(before).Max(sym.Const(0))
+	}
+	after := at.Add(w.End[axis]).Sub(sym.Const(w.extent(axis) - 1)).CeilDiv(stride).Max(sym.Const(0))
+	return out.Sub(before).Sub(after).Max(sym.Const(0))
+}
+
 // isPointwise reports whether the kernel has one element, a stride of 1 and no padding.
 func isPointwise(k *convolution) bool {
 	w := k.window

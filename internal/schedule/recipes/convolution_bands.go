@@ -13,9 +13,7 @@ import (
 // This serves windows so large that most strips see padding, and rows whose extent is not a number.
 
 const (
-	bandRows     = 8 // the most rows of a band
-	bandLanes    = 16
-	bandBytes    = 1 << 18
+	bandRows     = 8  // the most rows of a band
 	mostUnrolled = 64 // the most elements of a kernel's row that are unrolled
 )
 
@@ -36,13 +34,13 @@ func convolutionIsBands(k *convolution) bool {
 
 // bandChannels returns the number of output channels computed together, a divisor of channels: the one that leaves the
 // fewest lanes empty, if each channel takes the given bytes.
-func bandChannels(channels, bytes int64) int64 {
+func (k *nest) bandChannels(channels, bytes int64) int64 {
 	best, least := int64(1), math.Inf(1)
 	for c := int64(1); c <= channels; c++ {
-		if channels%c != 0 || c > bandLanes && c*bytes > bandBytes {
+		if channels%c != 0 || c > k.sizes.Lanes && c*bytes > k.sizes.Near {
 			continue
 		}
-		if lanes := float64((c+bandLanes-1)/bandLanes) / float64(c); lanes <= least {
+		if lanes := float64((c+k.sizes.Lanes-1)/k.sizes.Lanes) / float64(c); lanes <= least {
 			best, least = c, lanes
 		}
 	}
@@ -81,7 +79,7 @@ func convolutionBands(k *convolution) {
 	window, width := f.window, f.outSize[1]
 	channels, _ := out.Shape[axes+1].Const()
 	many := constant(width, 64)
-	count := sym.Const(min(stripLength(window, 1, many), many))
+	count := sym.Const(min(k.stripLength(window, 1, many), many))
 	strips := f.D.Simplify(width.CeilDiv(count))
 	stride, begin, zero := sym.Const(window.Strides[1]), window.Begin[1], sym.Const(0)
 	seen := f.seen(strips.Mul(count), 1)
@@ -92,7 +90,7 @@ func convolutionBands(k *convolution) {
 	if axes == 1 {
 		usual = 2048
 	}
-	each := sym.Const(bandChannels(channels, 4*lines*constant(seen, usual)))
+	each := sym.Const(k.bandChannels(channels, 4*lines*constant(seen, usual)))
 	dt := accumulator(out.DType)
 	blocks := []sym.Expr{sym.Const(channels).FloorDiv(each), x.Shape[0],
 		f.D.Simplify(f.outSize[0].CeilDiv(sym.Const(rows)))}

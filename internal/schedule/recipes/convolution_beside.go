@@ -14,27 +14,25 @@ import (
 // [k before, I, k beside, O].
 
 const (
-	besideColumns = 112       // output columns of a block, if a row is long or its length is not a number
-	besideLongest = 256       // the most output columns of a row that is one block
-	besideRows    = 16        // output rows of a block, if both axes of the kernel are columns of the product
-	besideBytes   = 256 << 10 // about the size of a block's product
-	besideLanes   = 16        // about the number of columns that are computed together
-	besideFaster  = 0.8       // the estimated time, relative to other kernels, below which this one is chosen
-	besideMoved   = 1.3       // the cost of storing and adding up a vector, in multiplications of vectors
-	besideInputs  = 8         // the fewest input channels
+	besideColumns = 112 // output columns of a block, if a row is long or its length is not a number
+	besideLongest = 256 // the most output columns of a row that is one block
+	besideRows    = 16  // output rows of a block, if both axes of the kernel are columns of the product
+	besideFaster  = 0.8 // the estimated time, relative to other kernels, below which this one is chosen
+	besideMoved   = 1.3 // the cost of storing and adding up a vector, in multiplications of vectors
+	besideInputs  = 8   // the fewest input channels
 )
 
 // BesideAxes returns the best number of the kernel's last axes to lay beside the output channels of a convolution
 // with its channels last, given the shapes of its input and result; 0 for none. The convolution has one group, and its
 // weights no holes.
-func BesideAxes(window Window, x, out []sym.Expr) int64 {
+func (c Costs) BesideAxes(window Window, x, out []sym.Expr) int64 {
 	rank := len(x)
 	inner, known := x[rank-1].Const()
 	filters, fixed := out[rank-1].Const()
 	if !known || !fixed || inner < besideInputs || filters < 1 {
 		return 0
 	}
-	vectors := func(columns int64) float64 { return float64((columns + besideLanes - 1) / besideLanes) }
+	vectors := func(columns int64) float64 { return float64((columns + c.sizes.Lanes - 1) / c.sizes.Lanes) }
 	all := int64(1)
 	for i, k := range window.Kernel {
 		if window.Strides[i] != 1 {
@@ -44,7 +42,7 @@ func BesideAxes(window Window, x, out []sym.Expr) int64 {
 	}
 	best, least := int64(0), besideFaster*float64(all*inner)*vectors(filters)
 	for axes := int64(1); axes <= min(2, int64(rank-2)); axes++ {
-		f := newBesideForm(nil, window, x, out, axes)
+		f := newBesideForm(&nest{sizes: c.sizes}, window, x, out, axes)
 		columns := f.elements * filters
 		again := float64(f.rows+f.more) / float64(f.rows)
 		cost := (float64(all/f.elements*inner)*vectors(columns) + besideMoved*float64(columns)) * again
@@ -83,7 +81,7 @@ func newBesideForm(k *nest, window Window, x, out []sym.Expr, axes int64) *besid
 		line := 4 * f.elements * constant(f.outer, 1) * (min(constant(f.outSize[last], besideColumns), besideLongest) +
 			f.window.extent(last) - 1)
 		height := max(constant(f.outSize[last-1], besideRows), 1)
-		f.rows = min(max(besideBytes/max(line, 1)-f.more, 1), besideRows, height)
+		f.rows = min(max(f.sizes.Near/max(line, 1)-f.more, 1), besideRows, height)
 		f.rows = ceilDiv(height, ceilDiv(height, f.rows))
 	}
 	return f

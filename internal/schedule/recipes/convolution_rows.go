@@ -88,12 +88,9 @@ type rowsBlock struct {
 const (
 	fewestPositions = 48        // of a product; with fewer, several rows form a block
 	mostPositions   = 256       // of a product; with more, a row is divided
-	fewestBlocks    = 16        // the fewest blocks that keep all threads busy
 	gatheredBytes   = 400 << 10 // about the most bytes that a block copies
 	nearBytes       = 600 << 10 // about the size of the weights of a block of channels, if rows are computed one by one
-	// of a block of a single row whose width is not a number: a multiple of tiles of 14 and of 6
-	namedColumns  = 168
-	namedChannels = 16 // the fewest input channels for which rows are copied position by position
+	namedChannels   = 16        // the fewest input channels for which rows are copied position by position
 	// about the number of blocks of output channels, if there may be one block of positions only
 	namedSplits = 4
 )
@@ -108,9 +105,9 @@ func (f *rowsForm) choose() rowsBlock {
 		return b // one product
 	}
 	if !fixed && constant(f.outSize[last-1], 0) == 1 && constant(f.inner, namedChannels) >= namedChannels {
-		b.columns = sym.Const(namedColumns)
-		if channels := constant(f.outer, 0); channels%64 == 0 {
-			b.splits = divisor(channels/64, namedSplits, channels/64)
+		b.columns = sym.Const(f.sizes.Rows)
+		if channels := constant(f.outer, 0); channels%f.sizes.Columns == 0 {
+			b.splits = divisor(channels/f.sizes.Columns, namedSplits, channels/f.sizes.Columns)
 		}
 	}
 	if !fixed || width < 1 || height < 1 {
@@ -147,14 +144,14 @@ func (f *rowsForm) choose() rowsBlock {
 			b.columns = sym.Const(c)
 		}
 	default:
-		b.rows = divisor(height, 2, max(2, height/fewestBlocks))
+		b.rows = divisor(height, 2, max(2, height/f.sizes.Blocks))
 	}
 	blocks := f.groups * (height / b.rows) * (width / constant(b.columns, width))
 	for _, extent := range append([]sym.Expr{f.x.Shape[0]}, f.outSize[:last-1]...) {
 		blocks *= max(constant(extent, 1), 1)
 	}
-	if channels := constant(f.outer, 0); channels%64 == 0 && blocks < fewestBlocks {
-		b.splits = divisor(channels/64, (fewestBlocks+blocks-1)/blocks, channels/64)
+	if channels := constant(f.outer, 0); channels%f.sizes.Columns == 0 && blocks < f.sizes.Blocks {
+		b.splits = divisor(channels/f.sizes.Columns, (f.sizes.Blocks+blocks-1)/blocks, channels/f.sizes.Columns)
 	}
 	return b
 }
@@ -163,14 +160,14 @@ func (f *rowsForm) choose() rowsBlock {
 // while all output rows read them.
 func (f *rowsForm) nearSplits() int64 {
 	channels := constant(f.outer, 0)
-	if channels%64 != 0 || channels == 0 || f.groups > 1 {
+	if channels%f.sizes.Columns != 0 || channels == 0 || f.groups > 1 {
 		return 1
 	}
 	bytes := int64(f.w.DType.Bits() / 8)
 	for _, extent := range f.w.Shape {
 		bytes *= constant(extent, 1)
 	}
-	return divisor(channels/64, (bytes+nearBytes-1)/nearBytes, channels/64)
+	return divisor(channels/f.sizes.Columns, (bytes+nearBytes-1)/nearBytes, channels/f.sizes.Columns)
 }
 
 // at returns an index of x, out or w: before, then lead, the row and rest; the row is left out if the tensor has no

@@ -17,13 +17,13 @@ type strip struct {
 // mostEdges is the largest number of strips at the ends of rows that get code of their own.
 const mostEdges = 6
 
-// stripLength returns the number of neighbouring positions of a row that are computed together: four to seven, so that
-// their sums, and the input that they read through one element of the kernel, fit sixteen registers. It minimizes the
-// cost of a row; a load counts half as much as a multiplication.
-func stripLength(w Window, axis int, positions int64) int64 {
-	kernel, best, least := w.Kernel[axis], int64(4), int64(math.MaxInt64)
+// stripLength returns the number of neighbouring positions of a row that are computed together: at most as many as have
+// their sums, and the input that they read through one element of the kernel, in registers, and at least half as many.
+// It minimizes the cost of a row; a load counts half as much as a multiplication.
+func (k *nest) stripLength(w Window, axis int, positions int64) int64 {
+	kernel, best, least := w.Kernel[axis], (k.sizes.Sums+1)/2, int64(math.MaxInt64)
 	cost := func(count int64) int64 { return 2*count*kernel + kernel + (count-1)*w.Strides[axis] + w.extent(axis) }
-	for most := int64(4); most <= 7; most++ {
+	for most := best; most <= k.sizes.Sums; most++ {
 		total := positions / most * cost(most)
 		if rest := positions % most; rest > 0 {
 			total += cost(rest)
@@ -37,8 +37,8 @@ func stripLength(w Window, axis int, positions int64) int64 {
 
 // stripsOf divides a row into strips: the middle ones, which see no padding, are equal; ok is false if more than
 // mostEdges are not.
-func stripsOf(w Window, axis int, begin, extent, positions int64) (list []strip, ok bool) {
-	most, edges := stripLength(w, axis, positions), 0
+func (k *nest) stripsOf(w Window, axis int, begin, extent, positions int64) (list []strip, ok bool) {
+	most, edges := k.stripLength(w, axis, positions), 0
 	for first := int64(0); first < positions; first += most {
 		s := strip{first: first, count: min(most, positions-first)}
 		left := first*w.Strides[axis] - begin
@@ -69,7 +69,7 @@ func convolutionIsStrips(k *convolution) bool {
 	if !fixed || sizes[0] < 1 || sizes[1] < 1 || w.Kernel[1] > 7 {
 		return false
 	}
-	_, ok := stripsOf(w, 1, sizes[2], sizes[0], sizes[1])
+	_, ok := k.stripsOf(w, 1, sizes[2], sizes[0], sizes[1])
 	return ok
 }
 
@@ -80,7 +80,7 @@ func convolutionStrips(k *convolution) {
 	x, w, bias, out := k.In[0], k.In[1], k.optional(2), k.Out[0]
 	window := k.window
 	sizes, _ := constants([]sym.Expr{x.Shape[2], out.Shape[2], window.Begin[1]})
-	strips, _ := stripsOf(window, 1, sizes[2], sizes[0], sizes[1])
+	strips, _ := k.stripsOf(window, 1, sizes[2], sizes[0], sizes[1])
 	dt := accumulator(out.DType)
 	k.Nest(loop.Each, "b", out.Shape[:2], func(b []sym.Expr) {
 		made := k.Local("made", dt, out.Shape[2], out.Shape[3])

@@ -55,8 +55,8 @@ func (f *rowsForm) farBlock() rowsBlock {
 	b := rowsBlock{rows: min(max(farPositions/width, 1), height), columns: f.outSize[last], splits: 1}
 	b.rows = ceilDiv(height, ceilDiv(height, b.rows))
 	blocks := f.groups * ceilDiv(height, b.rows) * max(constant(f.x.Shape[0], 1), 1)
-	if channels := constant(f.outer, 0); channels%64 == 0 && blocks < fewestBlocks {
-		b.splits = divisor(channels/64, (fewestBlocks+blocks-1)/blocks, channels/64)
+	if channels := constant(f.outer, 0); channels%f.sizes.Columns == 0 && blocks < f.sizes.Blocks {
+		b.splits = divisor(channels/f.sizes.Columns, (f.sizes.Blocks+blocks-1)/blocks, channels/f.sizes.Columns)
 	}
 	return b
 }

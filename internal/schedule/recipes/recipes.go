@@ -13,6 +13,7 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/target"
 )
 
 // recipe is a way to compute an operator. write writes the loops, or returns false, before it writes any, if the recipe
@@ -33,31 +34,32 @@ var recipes = []recipe{
 	convolutions("direct", channelsFirst, convolutionDirect),
 	convolutions("pixels", both(both(isRows, isFull), isPointwise), convolutionPixels),
 	convolutions("rows", isRows, convolutionRows),
+	{op: "winograd", name: "blocks", write: winogradBlocks},
+	{op: "matmul_blocks", name: "panels", write: blocksPanels},
+	{op: "matmul_blocks_bytes", name: "panels", write: blocksBytesPanels},
 }
 
-// Names returns the names of all recipes, each with its operator.
-func Names() []string {
-	names := make([]string, len(recipes))
-	for i, r := range recipes {
-		names[i] = r.label()
+// Names returns the names of the recipes for an operator, the best first.
+func Names(op string) (names []string) {
+	for _, r := range recipes {
+		if r.op == op {
+			names = append(names, r.name)
+		}
 	}
 	return names
 }
 
-// label returns the name by which reports call the recipe.
-func (r *recipe) label() string { return r.op + ", " + r.name }
-
 // For returns a kernel that computes the meaning of k by the best recipe that applies; nil if there is none. It does
-// not change k, and leaves the new kernel's Dims in the order that FreeDims returns.
-func For(k *loop.Kernel, dims *sym.Dims) *loop.Kernel {
-	for _, better := range Each(k, dims) {
+// not change k.
+func For(k *loop.Kernel, dims *sym.Dims, m target.Machine) *loop.Kernel {
+	for _, better := range Each(k, dims, m) {
 		return better
 	}
 	return nil
 }
 
-// Each returns kernels that compute the meaning of k, by the Names of the recipes that apply, the best first.
-func Each(k *loop.Kernel, dims *sym.Dims) iter.Seq2[string, *loop.Kernel] {
+// Each returns kernels that compute the meaning of k, by the names of the recipes that apply, the best first.
+func Each(k *loop.Kernel, dims *sym.Dims, m target.Machine) iter.Seq2[string, *loop.Kernel] {
 	return func(yield func(string, *loop.Kernel) bool) {
 		if k.Meaning == nil {
 			return
@@ -66,7 +68,7 @@ func Each(k *loop.Kernel, dims *sym.Dims) iter.Seq2[string, *loop.Kernel] {
 			if r.op != k.Meaning.Op {
 				continue
 			}
-			if n := newNest(k, dims); r.write(n) && !yield(r.label(), n.Finish()) {
+			if n := newNest(k, dims, m.Sizes()); r.write(n) && !yield(r.name, n.Finish()) {
 				return
 			}
 		}
@@ -78,12 +80,13 @@ type nest struct {
 	*loop.Builder
 	In, Out []*loop.Memory
 	D       *sym.Dims
+	sizes   target.Sizes
 	meaning *loop.Meaning
 }
 
 // newNest returns an empty kernel with the parameters of k.
-func newNest(k *loop.Kernel, dims *sym.Dims) *nest {
-	n := &nest{Builder: loop.NewBuilder(k.Name), D: dims, meaning: k.Meaning}
+func newNest(k *loop.Kernel, dims *sym.Dims, sizes target.Sizes) *nest {
+	n := &nest{Builder: loop.NewBuilder(k.Name), D: dims, sizes: sizes, meaning: k.Meaning}
 	n.Kernel.Source, n.Kernel.Work = k.Source, k.Work
 	for _, p := range k.Params {
 		m := n.Param(p.Name, p.Access, p.DType, p.Shape)

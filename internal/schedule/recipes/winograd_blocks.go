@@ -1,19 +1,19 @@
-package ops
+package recipes
 
 import (
-	"github.com/weirml/weir/internal/ir"
-	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/target"
 )
 
-// WinogradImage holds the sizes that decide how a convolution of 3 × 3, or of planes of that size, is divided into
+// Image holds the sizes that decide how a convolution of 3 × 3, or of planes of that size, is divided into
 // blocks, and its cost.
-type WinogradImage struct {
+type Image struct {
 	Planes, Height, Width int64 // of the output; an image has one plane
 	Kernel                int64 // planes of the kernel
 	Pairs                 int64 // pairs of an output plane and a kernel plane that meet a plane of the input
 	Channels, Filters     int64
 	Fixed                 bool // rows and columns are known; otherwise they are guessed
+	sizes                 target.Sizes
 }
 
 // usualSide and usualPlanes are the guessed values of dimensions that decide an image's rows or columns, and its
@@ -23,15 +23,15 @@ const (
 	usualPlanes = 16
 )
 
-// WinogradImageOf returns the sizes of a convolution of x with a kernel of `kernel` planes, with begin padding before.
+// ImageOf returns the sizes of a convolution of x with a kernel of `kernel` planes, with begin padding before.
 // Unknown numbers of channels and filters are 0.
-func WinogradImageOf(x, out, begin []sym.Expr, kernel int64, d *sym.Dims) WinogradImage {
+func (c Costs) ImageOf(x, out, begin []sym.Expr, kernel int64, d *sym.Dims) Image {
 	last := len(out) - 1
 	_, rows := out[last-2].Const()
 	_, columns := out[last-1].Const()
-	i := WinogradImage{Planes: 1, Pairs: 1, Kernel: kernel, Fixed: rows && columns,
+	i := Image{Planes: 1, Pairs: 1, Kernel: kernel, Fixed: rows && columns,
 		Height: likely(out[last-2], usualSide, d), Width: likely(out[last-1], usualSide, d),
-		Channels: constant(x[last], 0), Filters: constant(out[last], 0)}
+		Channels: constant(x[last], 0), Filters: constant(out[last], 0), sizes: c.sizes}
 	if last == 4 {
 		i.Planes = likely(out[1], usualPlanes, d)
 		i.Pairs = i.Planes * kernel
@@ -68,10 +68,9 @@ func likely(extent sym.Expr, usual int64, d *sym.Dims) int64 {
 type winogradBlock struct{ planes, rows, columns, splits, chunk int64 }
 
 const (
-	fewestTiles    = 24      // least rows of a product: with fewer, loading the weights costs more than it serves
-	mostTiles      = 64      // most tiles of a block in a plane
-	winogradBytes  = 4 << 20 // most bytes of a block's transformed inputs
-	winogradPlanes = 4       // most planes of a block, if the number of planes is not known
+	fewestTiles    = 24 // least rows of a product: with fewer, loading the weights costs more than it serves
+	mostTiles      = 64 // most tiles of a block in a plane
+	winogradPlanes = 4  // most planes of a block, if the number of planes is not known
 )
 
 // winogradPlaneBytes returns the bytes of a plane of transformed tiles.
@@ -81,7 +80,7 @@ func winogradPlaneBytes(tiles, channels, tile int64) int64 {
 
 // winogradBlockOf chooses a block for an image; false if none fits. A block covers full tiles, or the image. Input
 // planes that several output planes of a block read are transformed once.
-func winogradBlockOf(i WinogradImage, tile int64) (b winogradBlock, ok bool) {
+func winogradBlockOf(i Image, tile int64) (b winogradBlock, ok bool) {
 	rows, columns := (i.Height+tile-1)/tile, (i.Width+tile-1)/tile
 	if i.Height < 1 || i.Width < 1 || i.Planes < 1 || i.Channels < 1 || i.Filters < 1 {
 		return b, false
@@ -93,7 +92,7 @@ func winogradBlockOf(i WinogradImage, tile int64) (b winogradBlock, ok bool) {
 	if i.Height%tile == 0 {
 		b.rows = divisor(rows, (fewestTiles+b.columns-1)/b.columns, rows)
 	}
-	fit := winogradBytes / winogradPlaneBytes(b.rows*b.columns, i.Channels, tile)
+	fit := i.sizes.Far / winogradPlaneBytes(b.rows*b.columns, i.Channels, tile)
 	if fit < i.Kernel {
 		return b, false
 	}
@@ -104,7 +103,7 @@ func winogradBlockOf(i WinogradImage, tile int64) (b winogradBlock, ok bool) {
 
 // evenPlanes returns the number of planes of a block, at most most, such that all blocks have about as many; 1 if there
 // are no planes. Planes that share no inputs are blocks of their own.
-func (i WinogradImage) evenPlanes(most int64) int64 {
+func (i Image) evenPlanes(most int64) int64 {
 	if i.Kernel == 1 || i.Planes < 1 || most < 1 {
 		return 1
 	}
@@ -112,24 +111,24 @@ func (i WinogradImage) evenPlanes(most int64) int64 {
 }
 
 // divide chooses chunks of the output channels, and as many splits as give each worker enough blocks.
-func (b *winogradBlock) divide(i WinogradImage, tile int64) {
+func (b *winogradBlock) divide(i Image, tile int64) {
 	b.chunk = i.Filters
-	if i.Filters%64 == 0 {
-		b.chunk = 64
+	if i.Filters%i.sizes.Columns == 0 {
+		b.chunk = i.sizes.Columns
 	}
 	tiles := max(1, ceilDiv(i.Height, tile)*ceilDiv(i.Width, tile)*ceilDiv(i.Planes, b.planes))
 	b.splits = divisor(i.Filters/b.chunk, (8*b.rows*b.columns+tiles-1)/tiles, i.Filters/b.chunk)
 }
 
 // winogradFreeBlock returns the largest block for an image of guessed size; false if it would have too few tiles.
-func winogradFreeBlock(i WinogradImage, tile int64) (b winogradBlock, ok bool) {
+func winogradFreeBlock(i Image, tile int64) (b winogradBlock, ok bool) {
 	if i.Channels < 1 || i.Filters < 1 {
 		return b, false
 	}
 	for b.planes = i.evenPlanes(min(winogradPlanes, i.Planes)); b.planes > 0; b.planes-- {
-		tiles := min(mostTiles, winogradBytes/((b.planes+i.Kernel-1)*winogradPlaneBytes(1, i.Channels, tile)))
+		tiles := min(mostTiles, i.sizes.Far/((b.planes+i.Kernel-1)*winogradPlaneBytes(1, i.Channels, tile)))
 		if tiles >= fewestTiles {
-			b.columns = min(tiles, 16)
+			b.columns = min(tiles, i.sizes.Lanes)
 			b.rows = tiles / b.columns
 			b.divide(i, tile)
 			return b, true
@@ -150,11 +149,9 @@ type winogradGrid struct {
 	ragged [2]bool     // whether tiles may extend beyond the image, along rows and columns
 }
 
-// winogradGridOf chooses the blocks of a node's image; false if none fit.
-func winogradGridOf(n *ir.Node, d *sym.Dims) (g winogradGrid, ok bool) {
-	tile, out := n.Attrs.Int("tile", 0), n.Outputs[0].Type.Shape
-	kernel, _ := winogradKernel(n).Const()
-	i := WinogradImageOf(n.Inputs[0].Type.Shape, out, n.Attrs.Exprs("begin"), kernel, d)
+// winogradGridOf chooses the blocks of a convolution of x with the original weights; false if none fits.
+func (c Costs) winogradGridOf(x, out, original, begin []sym.Expr, tile int64, d *sym.Dims) (g winogradGrid, ok bool) {
+	i := c.ImageOf(x, out, begin, planesOf(original), d)
 	by, number, last := sym.Const(tile), sym.Const, len(out)-1
 	height, width, planes := out[last-2], out[last-1], one
 	if last == 4 {
@@ -175,8 +172,34 @@ func winogradGridOf(n *ir.Node, d *sym.Dims) (g winogradGrid, ok bool) {
 	return g, true
 }
 
+// planesOf returns the number of planes of a kernel with these weights: 1 for images.
+func planesOf(original []sym.Expr) int64 {
+	if len(original) == 5 {
+		return constant(original[0], 1)
+	}
+	return 1
+}
+
+// winogradPieceFits reports whether the blocks of a piece of that many rows, or planes, take no more scratch than those
+// of the entire result.
+func (c Costs) winogradPieceFits(x, out, original, begin []sym.Expr, tile, rows int64) bool {
+	// Blocks of images of unknown sizes do not depend on the number of rows.
+	if _, ok := constants(out[1 : len(out)-1]); !ok {
+		return true
+	}
+	i := c.ImageOf(x, out, begin, planesOf(original), nil)
+	full, _ := winogradBlockOf(i, tile)
+	if len(out) == 5 {
+		i.Planes = rows
+	} else {
+		i.Height = rows
+	}
+	piece, ok := winogradBlockOf(i, tile)
+	return ok && piece.rows*piece.columns <= full.rows*full.columns && piece.planes <= full.planes
+}
+
 // block returns the block of an image with that number of planes, which may not be known.
-func (i WinogradImage) block(tile int64, planes sym.Expr) (b winogradBlock, ok bool) {
+func (i Image) block(tile int64, planes sym.Expr) (b winogradBlock, ok bool) {
 	if !i.Fixed {
 		return winogradFreeBlock(i, tile)
 	}
@@ -201,15 +224,9 @@ func (g *winogradGrid) sizeOf(row sym.Expr) (rows, columns sym.Expr) {
 	return rows, g.tiles[1].CeilDiv(g.count[1].Max(one)).Min(sym.Const(g.columns))
 }
 
-// winogradIsBlocks reports whether a block fits.
-func winogradIsBlocks(n *ir.Node, d *sym.Dims) bool {
-	_, ok := winogradGridOf(n, d)
-	return ok
-}
-
 // Cost estimates the multiplications of the convolution for each image, by tiles of tile × tile outputs, or directly if
 // tile is 0; ok is false if no block fits.
-func (i WinogradImage) Cost(tile int64) (cost int64, ok bool) {
+func (i Image) Cost(tile int64) (cost int64, ok bool) {
 	if tile == 0 {
 		return i.Height * i.Width * 9 * i.Pairs * i.Channels * i.Filters, true
 	}
@@ -228,13 +245,13 @@ func (i WinogradImage) Cost(tile int64) (cost int64, ok bool) {
 const stagesTransform = 24
 
 // StagesCost is Cost for the algorithm in stages (see winograd_stages.go).
-func (i WinogradImage) StagesCost(tile int64) int64 {
+func (i Image) StagesCost(tile int64) int64 {
 	tiles, side := ceilDiv(i.Height, tile)*ceilDiv(i.Width, tile), (tile+2)*(tile+2)
 	return tiles * side * (i.Channels*i.Filters + stagesTransform*(i.Channels+i.Filters))
 }
 
 // freeCost is Cost for an image of guessed size, rounded up to full blocks.
-func (i WinogradImage) freeCost(tile int64) (cost int64, ok bool) {
+func (i Image) freeCost(tile int64) (cost int64, ok bool) {
 	b, ok := winogradFreeBlock(i, tile)
 	if !ok {
 		return 0, false
@@ -246,7 +263,7 @@ func (i WinogradImage) freeCost(tile int64) (cost int64, ok bool) {
 }
 
 // costOf is Cost with a block.
-func (i WinogradImage) costOf(b winogradBlock, tile int64) int64 {
+func (i Image) costOf(b winogradBlock, tile int64) int64 {
 	side := (tile + 2) * (tile + 2)
 	blocks := (ceilDiv(i.Height, tile) / b.rows) * (ceilDiv(i.Width, tile) / b.columns)
 	tiles := b.rows * b.columns
@@ -256,45 +273,3 @@ func (i WinogradImage) costOf(b winogradBlock, tile int64) int64 {
 	return blocks * side * (i.Pairs*max(tiles, fewestTiles)*i.Channels*i.Filters +
 		8*tiles*(i.Channels*b.splits*seen+i.Filters*i.Planes))
 }
-
-// constant returns an extent's value; otherwise if the extent is not a number.
-func constant(e sym.Expr, otherwise int64) int64 {
-	if v, ok := e.Const(); ok {
-		return v
-	}
-	return otherwise
-}
-
-// divisor returns the smallest divisor of n in [least, most]; if there is none, the largest one below least.
-func divisor(n, least, most int64) int64 {
-	best := int64(1)
-	for d := int64(1); d <= min(n, most); d++ {
-		if n%d == 0 {
-			if best = d; d >= least {
-				break
-			}
-		}
-	}
-	return best
-}
-
-// begun declares an accumulator of positions × channels for out, with space for room positions; channel i starts with
-// bias[first + i], or 0 if bias is nil.
-func (k *Nest) begun(bias, out *loop.Memory, room, positions, first, channels sym.Expr) *loop.Memory {
-	dt := accumulator(out.DType)
-	acc := k.Local("acc", dt, room, channels)
-	k.Nest(loop.Each, "z", []sym.Expr{positions, channels}, func(at []sym.Expr) {
-		start := loop.Expr(loop.Number(dt, 0))
-		if bias != nil {
-			start = loop.Convert(dt, bias.Load(first.Add(at[1])))
-		}
-		k.Store(acc, at, start)
-	})
-	return acc
-}
-
-// ceilDiv returns x/y rounded up; y must be positive.
-func ceilDiv(x, y int64) int64 { return -((-x - mod(-x, y)) / y) }
-
-// mod returns x modulo y, in [0, y).
-func mod(x, y int64) int64 { return (x%y + y) % y }

@@ -1,85 +1,11 @@
-package ops
+package recipes
 
 import (
-	"math"
-	"slices"
-
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/winograd"
 )
-
-// This file decides which tiles are computed directly, because Winograd's algorithm would round too much in them.
-//
-// A result of a tile is a sum of all elements that the tile reads, in which the elements outside the result's window
-// cancel. Rounding errors do not cancel. They are bounded by the largest element of the tile, not by the elements of
-// the window: with the rows of the three matrices replaced by their absolute values (Higham, Accuracy and Stability of
-// Numerical Algorithms, 2002, lemma 8.4; Barabasz, Anderson, Soodhalter and Gregg, Error Analysis and Improving the
-// Accuracy of Winograd Convolution for Deep Neural Networks, 2020),
-//
-//	|error| ≤ growth² · (K·C + 20) · 2⁻²⁴ · largest · max|w|
-//	growth = max over outputs p of Σᵢ |output|ₚᵢ · Σ|weights|ᵢ · Σ|input|ᵢ
-//
-// where largest is the greatest Σ|x| over the channels of one position that the tile reads, summed over the K planes of
-// the kernel. A tile is far if largest exceeds Σ|x| of the window of one of its results, since in other tiles largest
-// can be replaced by that sum; if it is so large or small that transforms overflow or lose bits; or if it is an
-// infinity or NaN.
-
-// The ranges of largest, and of the greatest magnitude in each filter, in which transforms neither overflow nor lose
-// bits.
-const (
-	farAbove, farBelow       = 0x1p80, 0x1p-60
-	filterAbove, filterBelow = 0x1p20, 0x1p-40
-)
-
-// WinogradBound is the error of a result, relative to Σ|x| · max|w| of its own window and filter, that tests allow for
-// tiles of each size. The proved bound is WinogradProved; to reach it, all roundings would have to err in one
-// direction.
-var WinogradBound = map[int64]float64{2: 1e-6, 4: 1e-5}
-
-// WinogradGrowth returns the factor growth² of the proved bound.
-func WinogradGrowth(tile int64) float64 {
-	m, worst := minimals[tile], 0.0
-	total := func(row []float64) (sum float64) {
-		for _, f := range row {
-			sum += math.Abs(f)
-		}
-		return sum
-	}
-	for _, row := range m.output {
-		sum := 0.0
-		for i, f := range row {
-			sum += math.Abs(f) * total(m.weights[i]) * total(m.input[i])
-		}
-		worst = max(worst, sum)
-	}
-	return worst * worst
-}
-
-// WinogradProved returns the proved bound of an error, relative to Σ|x| · max|w|, for a number of channels, counted
-// over all planes of the kernel.
-func WinogradProved(tile, channels int64) float64 {
-	return WinogradGrowth(tile) * float64(channels+20) * 0x1p-24
-}
-
-// WinogradRange collects the greatest magnitude in each filter.
-type WinogradRange []float32
-
-// Add includes weights [3, 3, C, filters] of the filters from first on.
-func (g WinogradRange) Add(w []float32, first, filters int64) {
-	for greatest := g[first:][:filters]; len(w) > 0; w = w[filters:] {
-		for o, v := range w[:filters] {
-			if v = max(v, -v); !(v <= greatest[o]) {
-				greatest[o] = v
-			}
-		}
-	}
-}
-
-// Fits reports whether the weights can be transformed: the greatest magnitude of each filter is 0 or within bounds.
-func (g WinogradRange) Fits() bool {
-	return !slices.ContainsFunc(g, func(v float32) bool { return !(v == 0 || v >= filterBelow && v <= filterAbove) })
-}
 
 // far returns a buffer with 1 for each tile of each plane of the block that is computed directly, and 0 for others.
 func (w *winogradPosition) far() *loop.Memory {
@@ -88,7 +14,7 @@ func (w *winogradPosition) far() *loop.Memory {
 	rows := w.rowSums(most)
 	far := w.Local("far", dtype.F32, sym.Const(w.block.planes*w.block.rows), sym.Const(w.block.columns))
 	w.deep(w.outputs, func(plane sym.Expr) {
-		w.Nest.Nest(loop.Each, "f", []sym.Expr{w.rows, w.columns}, func(t []sym.Expr) {
+		w.Nest(loop.Each, "f", []sym.Expr{w.rows, w.columns}, func(t []sym.Expr) {
 			// Sum over the kernel's planes: the greatest position of each plane, and each result's window.
 			var largest loop.Expr
 			sums := make([]loop.Expr, w.tile*w.tile)
@@ -101,16 +27,17 @@ func (w *winogradPosition) far() *loop.Memory {
 				for i := range w.tile + 2 {
 					greatest = append(greatest, row(i, w.tile))
 				}
-				largest = total(largest, extreme(loop.Max, greatest))
+				largest = total(largest, winograd.Extreme(loop.Max, greatest))
 				for i := range sums {
 					p, q := int64(i)/w.tile, int64(i)%w.tile
 					sums[i] = total(sums[i], plus(plus(row(p, q), row(p+1, q)), row(p+2, q)))
 				}
 			}
 			first := [2]sym.Expr{w.firstRow.Add(t[0].Mul(tile)), w.firstColumn.Add(t[1].Mul(tile))}
-			existing(sums, w.tile, first, [2]sym.Expr{w.outSize[0], w.outSize[1]}, [2]bool{w.block.ragged[0], w.block.ragged[1]})
+			winograd.Existing(sums, w.tile, first, [2]sym.Expr{w.outSize[0], w.outSize[1]},
+				[2]bool{w.block.ragged[0], w.block.ragged[1]})
 			w.Store(far, []sym.Expr{plane.Mul(sym.Const(w.block.rows)).Add(t[0]), t[1]},
-				w.isFar(largest, extreme(loop.Min, sums)))
+				winograd.IsFar(w.Builder, largest, winograd.Extreme(loop.Min, sums)))
 		})
 	})
 	return far
@@ -124,30 +51,6 @@ func total(sum, v loop.Expr) loop.Expr {
 	return plus(sum, v)
 }
 
-// isFar returns 1 if a tile is far and 0 otherwise, given the greatest sum of magnitudes at a position and the least
-// over the window of a result.
-func (k *Nest) isFar(largest, least loop.Expr) loop.Expr {
-	number := func(v float64) loop.Expr { return loop.Number(dtype.F32, v) }
-	largest, least = k.Let("n", largest), k.Let("n", least)
-	within := loop.Apply2(loop.And, loop.Apply2(loop.Le, largest, least), loop.Apply2(loop.Le, largest, number(farAbove)))
-	sized := loop.Apply2(loop.Or, loop.Apply2(loop.Ge, largest, number(farBelow)),
-		loop.Apply2(loop.Eq, largest, number(0)))
-	return loop.Choose(loop.Apply2(loop.And, within, sized), number(0), number(1))
-}
-
-// existing replaces the sums of results beyond an image of the given rows and columns by the greatest number. first is
-// where the tile begins, and ragged whether tiles may extend beyond the image, along rows and columns.
-func existing(sums []loop.Expr, tile int64, first, outSize [2]sym.Expr, ragged [2]bool) {
-	for i := range sums {
-		for axis, at := range []int64{int64(i) / tile, int64(i) % tile} {
-			if ragged[axis] {
-				exists := loop.Apply2(loop.Lt, loop.At(first[axis].Add(sym.Const(at))), loop.At(outSize[axis]))
-				sums[i] = loop.Choose(exists, sums[i], loop.Highest(dtype.F32))
-			}
-		}
-	}
-}
-
 // rowSums returns, for each row of each plane that a tile reads, the sums of three neighbours, then the greatest.
 func (w *winogradPosition) rowSums(most sym.Expr) *loop.Memory {
 	tile, height := sym.Const(w.tile), sym.Const(w.block.rows*w.tile+2)
@@ -155,7 +58,7 @@ func (w *winogradPosition) rowSums(most sym.Expr) *loop.Memory {
 	rows := w.Local("rows", dtype.F32, reach.Shape[0], sym.Const(w.tile+1), sym.Const(w.block.columns))
 	planes, _ := w.seenPlanes()
 	w.deep(planes, func(plane sym.Expr) {
-		w.Nest.Nest(loop.Each, "h", []sym.Expr{w.rows.Mul(tile).Add(sym.Const(2)), w.columns}, func(at []sym.Expr) {
+		w.Nest(loop.Each, "h", []sym.Expr{w.rows.Mul(tile).Add(sym.Const(2)), w.columns}, func(at []sym.Expr) {
 			row := plane.Mul(height).Add(at[0])
 			seen := make([]loop.Expr, w.tile+2)
 			for j := range seen {
@@ -164,7 +67,7 @@ func (w *winogradPosition) rowSums(most sym.Expr) *loop.Memory {
 			for j := range w.tile {
 				w.Store(rows, []sym.Expr{row, sym.Const(j), at[1]}, plus(plus(seen[j], seen[j+1]), seen[j+2]))
 			}
-			w.Store(rows, []sym.Expr{row, tile, at[1]}, extreme(loop.Max, seen))
+			w.Store(rows, []sym.Expr{row, tile, at[1]}, winograd.Extreme(loop.Max, seen))
 		})
 	})
 	return rows
@@ -178,7 +81,7 @@ func (w *winogradPosition) reach(most sym.Expr) *loop.Memory {
 	planes, _ := w.seenPlanes()
 	w.deep(planes, func(plane sym.Expr) {
 		at := w.source(plane)
-		w.Nest.Nest(loop.Each, "n", []sym.Expr{w.rows.Mul(tile).Add(sym.Const(2)), w.columns.Add(one)}, func(n []sym.Expr) {
+		w.Nest(loop.Each, "n", []sym.Expr{w.rows.Mul(tile).Add(sym.Const(2)), w.columns.Add(one)}, func(n []sym.Expr) {
 			row := w.top.Add(n[0])
 			inRow := loop.Inside(row, sym.Const(0), w.size[0])
 			if !w.flat() {
@@ -221,15 +124,6 @@ func (w *winogradPosition) reached(reach *loop.Memory, inRow loop.Expr, at []sym
 	})
 }
 
-// extreme returns the greatest or least of some values.
-func extreme(op loop.BinaryOp, list []loop.Expr) loop.Expr {
-	total := list[0]
-	for _, v := range list[1:] {
-		total = loop.Apply2(op, total, v)
-	}
-	return total
-}
-
 // direct computes a tile of a plane as sums of products, for the filters from first on, and passes each result to
 // store.
 func (w *winogradPosition) direct(plane sym.Expr, t []sym.Expr, first sym.Expr,
@@ -238,7 +132,7 @@ func (w *winogradPosition) direct(plane sym.Expr, t []sym.Expr, first sym.Expr,
 	patch := w.Local("patch", dtype.F32, side.Mul(sym.Const(w.kernel)), side.Mul(w.channels))
 	w.deep(sym.Const(w.kernel), func(tap sym.Expr) {
 		at := w.source(plane.Add(tap))
-		w.Nest.Nest(loop.Each, "p", []sym.Expr{side, side}, func(p []sym.Expr) {
+		w.Nest(loop.Each, "p", []sym.Expr{side, side}, func(p []sym.Expr) {
 			row, column := w.top.Add(t[0].Mul(tile)).Add(p[0]), w.left.Add(t[1].Mul(tile)).Add(p[1])
 			copied := func(value func(c sym.Expr) loop.Expr) func() {
 				return func() {
@@ -258,12 +152,12 @@ func (w *winogradPosition) direct(plane sym.Expr, t []sym.Expr, first sym.Expr,
 	})
 	w.Each("r", tile, func(r sym.Expr) {
 		acc := w.begun(nil, w.x, tile, tile, first, w.chunk)
-		w.Nest.Nest(loop.Serial, "k", []sym.Expr{sym.Const(w.kernel), sym.Const(3)}, func(k []sym.Expr) {
+		w.Nest(loop.Serial, "k", []sym.Expr{sym.Const(w.kernel), sym.Const(3)}, func(k []sym.Expr) {
 			w.Contract(tile, w.chunk, w.channels.Mul(sym.Const(3)), acc.Tile(zeros(2), unit(2, 0, one), unit(2, 1, one)),
 				patch.Tile([]sym.Expr{k[0].Mul(side).Add(r).Add(k[1]), {}}, unit(2, 1, w.channels), unit(2, 1, one)),
 				w.original.Tile([]sym.Expr{k[0].Mul(sym.Const(3)).Add(k[1]), {}, first}, unit(3, 1, one), unit(3, 2, one)))
 		})
-		w.Nest.Nest(loop.Each, "o", acc.Shape, func(at []sym.Expr) { store(r, at[0], at[1], acc.Load(at...)) })
+		w.Nest(loop.Each, "o", acc.Shape, func(at []sym.Expr) { store(r, at[0], at[1], acc.Load(at...)) })
 	})
 }
 

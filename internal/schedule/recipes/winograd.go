@@ -1,16 +1,16 @@
-package ops
+package recipes
 
 import (
 	"github.com/weirml/weir/internal/dtype"
-	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/winograd"
 )
 
-// winogradForm has the data that all blocks of a node share. The transformed weights u are [planes of the kernel ·
+// winogradForm has the data that all blocks of a kernel share. The transformed weights u are [planes of the kernel ·
 // elements of a tile, channels, filters], and original is the kernel, [rows of all its planes, 3 · channels, filters].
 type winogradForm struct {
-	*Nest
+	*nest
 	x, u, original, bias, out *loop.Memory
 	tile, kernel              int64 // outputs of a tile each way, and planes of the kernel
 	block                     winogradGrid
@@ -31,10 +31,15 @@ type winogradPosition struct {
 	top, left                         sym.Expr
 }
 
-// winogradBlocks transforms the inputs of a block of tiles, multiplies them by the weights, one matrix for each element
-// of a tile, and transforms the products back.
-func winogradBlocks(k *Nest, n *ir.Node) {
-	form := newWinogradForm(k, n)
+// winogradBlocks is a recipe for Winograd's algorithm: it transforms the inputs of a block of tiles, multiplies them by
+// the weights, one matrix for each element of a tile, and transforms the products back. It applies if a block fits.
+func winogradBlocks(k *nest) bool {
+	form, fits := winogradFormOf(k)
+	if !fits {
+		return false
+	}
+	// The kernel's planes and rows become one axis.
+	k.Reshape(form.original, sym.Const(3*form.kernel), form.channels.Mul(sym.Const(3)), form.outSize[2])
 	block := &form.block
 	filters := constant(form.outSize[2], 0)
 	along := []sym.Expr{sym.Const(block.splits), form.images, block.count[0], block.count[1]}
@@ -49,27 +54,36 @@ func winogradBlocks(k *Nest, n *ir.Node) {
 			})
 		})
 	})
+	return true
 }
 
-// newWinogradForm reads the node, and makes the kernel's planes and rows one axis.
-func newWinogradForm(k *Nest, n *ir.Node) *winogradForm {
-	f := &winogradForm{Nest: k, x: k.In[0], u: k.In[1], original: k.In[2], bias: present(k.In, 3), out: k.Out[0],
-		tile: n.Attrs.Int("tile", 0), begin: n.Attrs.Exprs("begin"),
-		kernel: 1, depth: one, planes: one, images: k.In[0].Shape[0]}
-	f.block, _ = winogradGridOf(n, k.D)
-	if len(f.x.Shape) == 5 {
-		f.kernel, _ = winogradKernel(n).Const()
+// winogradFormOf reads the meaning and the parameters; ok is false if they do not fit each other, or no block fits.
+func winogradFormOf(k *nest) (f *winogradForm, ok bool) {
+	if len(k.In) < 3 || len(k.Out) != 1 || len(k.In[0].Shape) < 4 || len(k.In[0].Shape) > 5 {
+		return nil, false
+	}
+	f = &winogradForm{nest: k, x: k.In[0], u: k.In[1], original: k.In[2], bias: k.optional(3), out: k.Out[0],
+		tile: attribute[int64](k, "tile"), begin: attribute[[]sym.Expr](k, "begin"), kernel: 1, depth: one, planes: one,
+		images: k.In[0].Shape[0]}
+	rank := len(f.x.Shape)
+	if winograd.Of(f.tile) == nil || len(f.begin) != rank-2 || len(f.out.Shape) != rank || len(f.original.Shape) != rank {
+		return nil, false
+	}
+	if f.block, ok = (Costs{k.sizes}).winogradGridOf(f.x.Shape, f.out.Shape, f.original.Shape, f.begin, f.tile, k.D); !ok {
+		return nil, false
+	}
+	if rank == 5 {
+		f.kernel = planesOf(f.original.Shape)
 		f.depth, f.planes = f.x.Shape[1], f.out.Shape[1]
 		f.before, f.begin = f.begin[0], f.begin[1:]
 	}
-	f.size, f.outSize = f.x.Shape[len(f.x.Shape)-3:], f.out.Shape[len(f.out.Shape)-3:]
+	f.size, f.outSize = f.x.Shape[rank-3:], f.out.Shape[rank-3:]
 	f.channels, f.chunk, f.most = f.size[2], sym.Const(f.block.chunk), sym.Const(f.block.rows*f.block.columns)
-	k.Reshape(f.original, sym.Const(3*f.kernel), f.channels.Mul(sym.Const(3)), f.outSize[2])
-	return f
+	return f, true
 }
 
 // deep writes a loop of count iterations over body; without a loop if count is 1.
-func (k *Nest) deep(count sym.Expr, body func(i sym.Expr)) {
+func (k *nest) deep(count sym.Expr, body func(i sym.Expr)) {
 	if n, fixed := count.Const(); fixed && n == 1 {
 		body(sym.Expr{})
 		return
@@ -127,7 +141,7 @@ func (p *winogradPosition) seenPlanes() (planes, most sym.Expr) {
 // transformed returns the transformed inputs of the block: for each element of a tile, those of all tiles of each
 // plane.
 func (w *winogradPosition) transformed() *loop.Memory {
-	k, side := w.Nest, sym.Const(w.tile+2)
+	k, side := w.nest, sym.Const(w.tile+2)
 	planes, most := w.seenPlanes()
 	seen := k.Local("seen", w.x.DType, side.Mul(side), most.Mul(w.most), w.channels)
 	first, end := w.within(sym.Expr{}, planes)
@@ -140,7 +154,7 @@ func (w *winogradPosition) transformed() *loop.Memory {
 				for j := range values {
 					values[j] = k.Let("d", half.Load(at[1], at[0].Mul(sym.Const(w.tile)).Add(sym.Const(int64(j))), at[2]))
 				}
-				for j, v := range k.combined(minimals[w.tile].input, values) {
+				for j, v := range winograd.Combined(k.Builder, winograd.Of(w.tile).Input, values) {
 					k.Store(seen, []sym.Expr{at[1].Mul(side).Add(sym.Const(int64(j))), i.Mul(w.most).Add(r.Mul(w.columns)).Add(at[0]),
 						at[2]}, v)
 				}
@@ -152,7 +166,7 @@ func (w *winogradPosition) transformed() *loop.Memory {
 
 // half returns the transformed columns of a row of tiles whose first input row is top.
 func (w *winogradPosition) half(plane, top sym.Expr) *loop.Memory {
-	k, x, side := w.Nest, w.x, w.tile+2
+	k, x, side := w.nest, w.x, w.tile+2
 	half := k.Local("half", x.DType, sym.Const(side), sym.Const(w.block.columns*w.tile+2), w.channels)
 	k.Each("h", w.columns.Mul(sym.Const(w.tile)).Add(sym.Const(2)), func(h sym.Expr) {
 		z := w.left.Add(h)
@@ -163,7 +177,7 @@ func (w *winogradPosition) half(plane, top sym.Expr) *loop.Memory {
 					for i := range values {
 						values[i] = k.Let("d", value(top.Add(sym.Const(int64(i))), c))
 					}
-					for i, v := range k.combined(minimals[w.tile].input, values) {
+					for i, v := range winograd.Combined(k.Builder, winograd.Of(w.tile).Input, values) {
 						k.Store(half, []sym.Expr{sym.Const(int64(i)), h, c}, v)
 					}
 				})
@@ -183,7 +197,7 @@ func (w *winogradPosition) half(plane, top sym.Expr) *loop.Memory {
 // products returns the sums of products of the filters from first on: for each element of a tile, those of all tiles of
 // each plane of results. The kernel's planes are summed before they are transformed back.
 func (w *winogradPosition) products(seen *loop.Memory, first sym.Expr) *loop.Memory {
-	k, elements := w.Nest, (w.tile+2)*(w.tile+2)
+	k, elements := w.nest, (w.tile+2)*(w.tile+2)
 	sums := k.Local("sums", w.x.DType, sym.Const(elements), sym.Const(w.block.planes).Mul(w.most), w.chunk)
 	tiles := w.rows.Mul(w.columns)
 	shape := []sym.Expr{tiles, w.chunk}
@@ -212,7 +226,7 @@ func (w *winogradPosition) products(seen *loop.Memory, first sym.Expr) *loop.Mem
 
 // results stores the sums of the filters from first on, transformed back; for far tiles, direct sums.
 func (w *winogradPosition) results(sums, far *loop.Memory, first sym.Expr) {
-	k, tile := w.Nest, sym.Const(w.tile)
+	k, tile := w.nest, sym.Const(w.tile)
 	w.deep(w.outputs, func(plane sym.Expr) {
 		to := w.firstPlane.Add(plane)
 		k.Nest(loop.Each, "t", []sym.Expr{w.rows, w.columns}, func(t []sym.Expr) {
@@ -245,21 +259,21 @@ func (w *winogradPosition) results(sums, far *loop.Memory, first sym.Expr) {
 
 // back transforms the sums of a tile back and passes each result to store.
 func (w *winogradPosition) back(sum func(element int64) loop.Expr, store func(p, q sym.Expr, v loop.Expr)) {
-	k, side := w.Nest, w.tile+2
+	k, side := w.nest, w.tile+2
 	half := make([][]loop.Expr, side)
 	for j := range half {
 		values := make([]loop.Expr, side)
 		for i := range values {
 			values[i] = k.Let("s", sum(int64(i)*side+int64(j)))
 		}
-		half[j] = k.combined(minimals[w.tile].output, values)
+		half[j] = winograd.Combined(k.Builder, winograd.Of(w.tile).Output, values)
 	}
 	for p := range w.tile {
 		values := make([]loop.Expr, side)
 		for j := range values {
 			values[j] = half[j][p]
 		}
-		for q, v := range k.combined(minimals[w.tile].output, values) {
+		for q, v := range winograd.Combined(k.Builder, winograd.Of(w.tile).Output, values) {
 			store(sym.Const(p), sym.Const(int64(q)), v)
 		}
 	}
