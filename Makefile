@@ -171,16 +171,17 @@ cross: ## compile and vet for every system in TARGETS
 	done
 
 # Programs for arm64 run in qemu's user mode: what depends on features on processors with all of them, with some, and with none; other
-# rooms on one. qemu does not tell at which address a mapped file was cut short. Hostile kernels are the
+# rooms, and a part of ONNX's own cases, on one. qemu does not tell at which address a mapped file was cut short. Hostile kernels are the
 # same Go code on every processor, and slow there.
 ARM64_CODE  := ./internal/codegen/arm64/... ./internal/target/...
 ARM64_ROOMS := ./internal/mem/... ./internal/probe/... ./internal/device/cpu/... ./internal/dtype/... ./internal/loop/... \
-	./internal/codegen/mathematics/... ./internal/codegen/portable/...
+	./internal/codegen/mathematics/... ./internal/codegen/portable/... ./examples/digits/...
+ARM64_CASES := neon
 ARM64_SKIP  := TruncatedFile|Hostile
 ARM64_NONE  := there is no qemu-aarch64-static (Debian: qemu-user-static)
 
 .PHONY: arm64
-arm64: | .cache ## machine code for arm64, and the inner rooms, on processors that qemu emulates
+arm64: venv | .cache ## machine code for arm64, and the inner rooms, on processors that qemu emulates
 	@if ! qemu=$$(command -v qemu-aarch64-static || command -v qemu-aarch64); then \
 		echo '!! NOTHING IS TESTED ON ARM64: $(ARM64_NONE)'; \
 		echo '{"Package":"arm64","Test":"all","Skipped":true,"Why":"$(ARM64_NONE)"}' >> $(ENDINGS); \
@@ -191,6 +192,8 @@ arm64: | .cache ## machine code for arm64, and the inner rooms, on processors th
 		WEIR_EXPECTED_FEATURES="$$2" GOARCH=arm64 $(GO) test -short -timeout 30m -skip "$(ARM64_SKIP)" -exec "$$qemu -cpu $$1" "$${@:3}"; \
 	}; \
 	emulated max "bf16 dotprod fp16 i8mm neon" $(ARM64_CODE); \
+	WEIR_ONNX_DATA=$$($(VENV)/bin/python -c 'import onnx, os; print(os.path.join(os.path.dirname(onnx.__file__), "backend", "test", "data"))') \
+		emulated max "" -tags static -run 'TestOfficial$$/$(ARM64_CASES)' ./internal/conformance; \
 	emulated neoverse-n1 "dotprod fp16 neon" $(ARM64_CODE); \
 	emulated cortex-a53 "neon" $(ARM64_CODE) $(ARM64_ROOMS)
 

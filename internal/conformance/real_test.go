@@ -16,7 +16,6 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/tensor"
 	"github.com/weirml/weir/internal/values"
-	_ "github.com/weirml/weir/vulkan"
 )
 
 // realModels is testdata/models/models.json: the pinned packages with the models, and the cases to run.

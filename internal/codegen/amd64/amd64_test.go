@@ -88,6 +88,40 @@ func TestCourses(t *testing.T) {
 	levels(t, func(t *testing.T, h kerneltest.Harness) { h.Courses(t) })
 }
 
+func TestSumOfAll(t *testing.T) {
+	levels(t, func(t *testing.T, h kerneltest.Harness) { h.SumOfAll(t) })
+}
+func TestColumnSums(t *testing.T) {
+	levels(t, func(t *testing.T, h kerneltest.Harness) { h.ColumnSums(t) })
+}
+func TestRowSums(t *testing.T) {
+	levels(t, func(t *testing.T, h kerneltest.Harness) { h.RowSums(t) })
+}
+func TestNarrowSteps(t *testing.T) {
+	levels(t, func(t *testing.T, h kerneltest.Harness) { h.NarrowSteps(t) })
+}
+func TestMoves(t *testing.T) {
+	levels(t, func(t *testing.T, h kerneltest.Harness) { h.Moves(t) })
+}
+func TestDotSums(t *testing.T) {
+	levels(t, func(t *testing.T, h kerneltest.Harness) { h.DotSums(t) })
+}
+func TestElementsApart(t *testing.T) {
+	levels(t, func(t *testing.T, h kerneltest.Harness) { h.ElementsApart(t) })
+}
+func TestBroadcastOperands(t *testing.T) {
+	levels(t, func(t *testing.T, h kerneltest.Harness) { h.BroadcastOperands(t) })
+}
+func TestConversionsInLanes(t *testing.T) {
+	levels(t, func(t *testing.T, h kerneltest.Harness) { h.ConversionsInLanes(t) })
+}
+func TestPacked(t *testing.T) {
+	levels(t, func(t *testing.T, h kerneltest.Harness) { h.Packed(t) })
+}
+func TestRaggedBlocks(t *testing.T) {
+	levels(t, func(t *testing.T, h kerneltest.Harness) { h.RaggedBlocks(t) })
+}
+
 func TestTilesAtOnce(t *testing.T) {
 	levels(t, func(t *testing.T, h kerneltest.Harness) { h.TilesAtOnce(t) })
 }
@@ -124,8 +158,8 @@ func TestGuarded(t *testing.T) {
 		for seed := range int64(300) {
 			t.Run(fmt.Sprint("random", seed), func(t *testing.T) { h.Random(t, 2000+seed, seed%2 == 1) })
 		}
-		for _, c := range productCases(100, []int64{0, 6, 13}, []int64{16, 24, 8, 64, 40, 48}) {
-			t.Run(c.String(), func(t *testing.T) { c.agree(t, h) })
+		for _, c := range kerneltest.Products(100, []int64{0, 6, 13}, []int64{16, 24, 8, 64, 40, 48}) {
+			t.Run(c.String(), func(t *testing.T) { c.Agree(t, h) })
 		}
 	})
 }

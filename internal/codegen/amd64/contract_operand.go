@@ -2,6 +2,7 @@ package amd64
 
 import (
 	"encoding/binary"
+	"math"
 
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
 	"github.com/weirml/weir/internal/codegen/lanes"
@@ -20,7 +21,10 @@ type operandForm struct {
 	number asm.Op // converts widened lanes to numbers; NoOp: they are numbers
 }
 
-var floatForms = map[dtype.DType]*operandForm{
+// operandForms are forms by the type of the elements.
+type operandForms [math.MaxUint8 + 1]*operandForm
+
+var floatForms = operandForms{
 	dtype.F32:  {size: 4},
 	dtype.F16:  {size: 2, extend: asm.VCVTPH2PS, repeat: asm.VPBROADCASTW},
 	dtype.BF16: {size: 2, extend: asm.VPMOVZXWD, repeat: asm.VPBROADCASTW, high: true},
@@ -28,7 +32,7 @@ var floatForms = map[dtype.DType]*operandForm{
 	dtype.U8:   {size: 1, extend: asm.VPMOVZXBD, repeat: asm.VPBROADCASTB, number: asm.VCVTDQ2PS},
 }
 
-var integerForms = map[dtype.DType]*operandForm{
+var integerForms = operandForms{
 	dtype.I32: {size: 4},
 	dtype.U32: {size: 4},
 	dtype.I16: {size: 2, extend: asm.VPMOVSXWD, repeat: asm.VPBROADCASTW},
@@ -37,16 +41,12 @@ var integerForms = map[dtype.DType]*operandForm{
 	dtype.U8:  {size: 1, extend: asm.VPMOVZXBD, repeat: asm.VPBROADCASTB},
 }
 
-// operandForms are the types that are read as lanes of a type.
-var operandForms = map[dtype.DType]map[dtype.DType]*operandForm{
-	dtype.F32: floatForms,
-	dtype.F64: {dtype.F64: {size: 8}},
-	dtype.I32: integerForms,
-	dtype.U32: integerForms,
-}
+// formsOf are the forms by the type of the lanes.
+var formsOf = [math.MaxUint8 + 1]*operandForms{dtype.F32: &floatForms, dtype.F64: {dtype.F64: {size: 8}},
+	dtype.I32: &integerForms, dtype.U32: &integerForms}
 
 // groupForms are the forms of groups: of two bytes, which become words, and of four bytes.
-var groupForms = map[dtype.DType]*operandForm{
+var groupForms = operandForms{
 	dtype.I8: {size: 2, extend: asm.VPMOVSXBW, repeat: asm.VPBROADCASTW},
 	dtype.U8: {size: 2, extend: asm.VPMOVZXBW, repeat: asm.VPBROADCASTW},
 }
@@ -56,7 +56,7 @@ var wholeGroups = &operandForm{size: 4}
 func formOf(f lanes.Elements) *operandForm {
 	switch {
 	case f.Group == 0:
-		return operandForms[f.As][f.In]
+		return formsOf[f.As][f.In]
 	case f.Size() == 4:
 		return wholeGroups
 	}
@@ -72,38 +72,31 @@ func (e *machine) WritesElements(f lanes.Elements) bool {
 }
 
 // ReadOne reads an element into all lanes.
-func (e *machine) ReadOne(t *lanes.RegisterTile, elements lanes.Elements, r asm.Reg, at asm.Mem) {
-	f := formOf(elements)
+func (e *machine) ReadOne(t *lanes.RegisterTile, from lanes.Elements, r asm.Reg, at asm.Mem) {
+	f, bits := formOf(from), uint16(8*t.Bytes)
 	if f.extend == asm.NoOp {
-		op := asm.VBROADCASTSS
-		if f.size == 8 {
-			op = asm.VBROADCASTSD
-		}
-		e.tileFrom(t, op, at, r)
+		e.tileFrom(t, sized(t.DType, asm.VBROADCASTSS, asm.VBROADCASTSD), at, r)
 		return
 	}
-	bits := uint16(8 * t.Bytes)
 	if !f.high { // as many elements as are widened
 		bits = max(128, uint16(8*t.Bytes*f.size/t.Size))
 	}
 	e.Emit(asm.Inst{Op: f.repeat, Bits: bits, Args: [4]asm.Reg{r, asm.Memory}, Mem: at})
-	if f.high {
-		e.toHigh(t, r)
-		return
+	if !f.high {
+		e.tileWide(t, f.extend, r, r)
 	}
-	e.tileWide(t, f.extend, r, r)
-	e.toNumber(t, f, r)
+	e.toLanes(t, f, r)
 }
 
-// toNumber makes numbers of lanes that were widened.
-func (e *machine) toNumber(t *lanes.RegisterTile, f *operandForm, r asm.Reg) {
+// toLanes makes numbers of lanes that were widened.
+func (e *machine) toLanes(t *lanes.RegisterTile, f *operandForm, r asm.Reg) {
+	if f.high {
+		e.shiftedLanes(t, asm.VPSLLD, r, 16)
+	}
 	if f.number != asm.NoOp {
 		e.tileWide(t, f.number, r, r)
 	}
 }
-
-// toHigh moves the lower half of each lane to the upper one.
-func (e *machine) toHigh(t *lanes.RegisterTile, r asm.Reg) { e.shiftedLanes(t, asm.VPSLLD, r, 16) }
 
 // shiftedLanes shifts lanes of 32 bits.
 func (e *machine) shiftedLanes(t *lanes.RegisterTile, op asm.Op, r asm.Reg, bits int64) {
@@ -111,13 +104,13 @@ func (e *machine) shiftedLanes(t *lanes.RegisterTile, op asm.Op, r asm.Reg, bits
 }
 
 // ReadRun reads a vector of a row; of a part, without touching memory beyond its lanes. r may be the mask's register.
-func (e *machine) ReadRun(t *lanes.RegisterTile, elements lanes.Elements, r asm.Reg, at asm.Mem, part bool) {
-	f, bits := formOf(elements), uint16(8*t.Bytes)
+func (e *machine) ReadRun(t *lanes.RegisterTile, from lanes.Elements, r asm.Reg, at asm.Mem, part bool) {
+	f, bits := formOf(from), uint16(8*t.Bytes)
 	switch {
 	case f.extend == asm.NoOp:
 		e.loadFull(t, r, at, part)
 		return
-	case part && e.isa.masks && elements.Group > 0: // lanes are two words of these
+	case part && e.isa.masks && from.Group > 0: // lanes are two words of these
 		e.Emit(asm.Inst{Op: asm.VMOVDQU16, Bits: bits / 2, Args: [4]asm.Reg{r, asm.Memory}, Mem: at, Mask: t.Mask,
 			Zero: true})
 		e.tileWide(t, f.extend, r, r)
@@ -129,50 +122,42 @@ func (e *machine) ReadRun(t *lanes.RegisterTile, elements lanes.Elements, r asm.
 	default:
 		e.tileFrom(t, f.extend, at, r)
 	}
-	if f.high {
-		e.toHigh(t, r)
-	}
-	e.toNumber(t, f, r)
+	e.toLanes(t, f, r)
 }
 
 // loadFull reads a vector of elements as large as lanes.
 func (e *machine) loadFull(t *lanes.RegisterTile, r asm.Reg, at asm.Mem, part bool) {
-	ops := elements[t.DType]
+	in := asm.Inst{Op: tileMove(t), Bits: uint16(8 * t.Bytes), Args: [4]asm.Reg{r, asm.Memory}, Mem: at}
 	switch {
-	case !part:
-		e.tileFrom(t, ops.move, at, r)
-	case e.isa.masks:
-		e.Emit(asm.Inst{Op: ops.move, Bits: uint16(8 * t.Bytes), Args: [4]asm.Reg{r, asm.Memory}, Mem: at, Mask: t.Mask,
-			Zero: true})
-	case t.Mask != asm.NoReg:
-		e.tileFrom(t, ops.maskMove, at, r, t.Mask)
-	default:
+	case part && e.isa.masks:
+		in.Mask, in.Zero = t.Mask, true
+	case part && t.Mask != asm.NoReg:
+		in.Op, in.Args = maskMove(t), [4]asm.Reg{r, t.Mask, asm.Memory}
+	case part:
 		e.loadMask(t, r)
-		e.tileFrom(t, ops.maskMove, at, r, r)
+		in.Op, in.Args = maskMove(t), [4]asm.Reg{r, r, asm.Memory}
 	}
+	e.Emit(in)
 }
+
+// tileMove returns the instruction that moves a tile's lanes, and maskMove that moves those of a mask in a vector
+// register.
+func tileMove(t *lanes.RegisterTile) asm.Op { return sized(t.DType, asm.VMOVUPS, asm.VMOVUPD) }
+func maskMove(t *lanes.RegisterTile) asm.Op { return sized(t.DType, asm.VMASKMOVPS, asm.VMASKMOVPD) }
 
 // loadMask puts the mask of the last vector's lanes into a vector register, on machines without opmasks.
 func (e *machine) loadMask(t *lanes.RegisterTile, r asm.Reg) {
 	if t.Part.Known() {
-		bytes := make([]byte, t.Bytes)
-		for i := range t.Part.Fixed * t.Size {
-			bytes[i] = 0xff
-		}
-		e.tileFrom(t, asm.VMOVUPS, asm.Mem{Pool: e.code.Constant(bytes)}, r)
+		e.tileFrom(t, asm.VMOVUPS, e.ones(int(t.Part.Fixed*t.Size), int(t.Bytes)), r)
 		return
 	}
 	var counts []byte
 	for i := range uint64(t.Lanes()) {
 		counts = append(counts, binary.LittleEndian.AppendUint64(nil, i)[:t.Size]...)
 	}
-	broadcast, from := asm.VPBROADCASTD, asm.VMOVD
-	if t.Size == 8 {
-		broadcast, from = asm.VPBROADCASTQ, asm.VMOVQ
-	}
-	e.Emit(asm.Inst{Op: from, Args: [4]asm.Reg{r, t.Part.Register}})
-	e.tileWide(t, broadcast, r, r)
-	e.tileFrom(t, elements[t.DType].compare, asm.Mem{Pool: e.code.Constant(counts)}, r, r)
+	e.Emit(asm.Inst{Op: sized(t.DType, asm.VMOVD, asm.VMOVQ), Args: [4]asm.Reg{r, t.Part.Register}})
+	e.tileWide(t, sized(t.DType, asm.VPBROADCASTD, asm.VPBROADCASTQ), r, r)
+	e.tileFrom(t, sized(t.DType, asm.VPCMPGTD, asm.VPCMPGTQ), asm.Mem{Pool: e.code.Constant(counts)}, r, r)
 }
 
 // insertLanes reads the narrow elements of the last vector's lanes one by one, if there are no opmasks; the others
@@ -190,8 +175,8 @@ func (e *machine) insertLanes(t *lanes.RegisterTile, f *operandForm, r asm.Reg, 
 }
 
 // WriteRun writes a vector of a row.
-func (e *machine) WriteRun(t *lanes.RegisterTile, elements lanes.Elements, at asm.Mem, r asm.Reg, part bool) {
-	switch f := formOf(elements); {
+func (e *machine) WriteRun(t *lanes.RegisterTile, to lanes.Elements, at asm.Mem, r asm.Reg, part bool) {
+	switch f := formOf(to); {
 	case f.extend == asm.NoOp:
 		e.storeFull(t, at, r, part)
 	case f.high:
@@ -203,7 +188,7 @@ func (e *machine) WriteRun(t *lanes.RegisterTile, elements lanes.Elements, at as
 
 // storeFull writes a vector of elements as large as lanes.
 func (e *machine) storeFull(t *lanes.RegisterTile, at asm.Mem, r asm.Reg, part bool) {
-	in := asm.Inst{Op: elements[t.DType].move, Bits: uint16(8 * t.Bytes), Args: [4]asm.Reg{asm.Memory, r}, Mem: at}
+	in := asm.Inst{Op: tileMove(t), Bits: uint16(8 * t.Bytes), Args: [4]asm.Reg{asm.Memory, r}, Mem: at}
 	switch {
 	case part && e.isa.masks:
 		in.Mask = t.Mask
@@ -212,7 +197,7 @@ func (e *machine) storeFull(t *lanes.RegisterTile, at asm.Mem, r asm.Reg, part b
 			t.Mask = t.Take()
 			e.loadMask(t, t.Mask)
 		}
-		in.Op, in.Args = elements[t.DType].maskMove, [4]asm.Reg{asm.Memory, t.Mask, r}
+		in.Op, in.Args = maskMove(t), [4]asm.Reg{asm.Memory, t.Mask, r}
 	}
 	e.Emit(in)
 }
@@ -237,7 +222,7 @@ func (e *machine) storeBF16(t *lanes.RegisterTile, at asm.Mem, r asm.Reg, part b
 		e.Bind(slow)
 	}
 	nan := e.maskRegister()
-	e.Emit(asm.Inst{Op: asm.VCMPPS, Bits: bits, Args: [4]asm.Reg{nan, r, r}, Imm: predicates[mathematics.Unordered]})
+	e.compareTile(t, asm.VCMPPS, predicates[mathematics.Unordered], nan, r, r)
 	e.tileWide(t, asm.VMOVUPS, to, r)
 	e.shiftedLanes(t, asm.VPSRLD, to, 16)
 	e.tileOperand(t, asm.VPANDD, e.RepeatedBits(t, 1), to, to)

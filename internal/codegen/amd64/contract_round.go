@@ -4,6 +4,7 @@ import (
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
 	"github.com/weirml/weir/internal/codegen/lanes"
 	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/loop"
 )
 
 // One instruction adds up a group of 2 or 4 consecutive steps of a sum of products of bytes or bf16: a lane of 32 bits
@@ -38,7 +39,7 @@ func (e *machine) BeginTerm(t *lanes.RegisterTile, m *lanes.Term) {
 		return
 	}
 	pattern := uint64(0x80808080 >> (8 * (4 - m.Group.Count - m.Group.Before)))
-	e.tileFrom(t, elements[t.DType].move, e.RepeatedBits(t, pattern).At, e.shiftRegister())
+	e.tileFrom(t, tileMove(t), e.RepeatedBits(t, pattern).At, e.shiftRegister())
 	for v := range t.Vectors {
 		e.ClearLanes(t, t.Sum(t.Rows, v))
 	}
@@ -51,7 +52,7 @@ func (e *machine) EndTerm(t *lanes.RegisterTile, m *lanes.Term) {
 	}
 	for row := range t.Rows {
 		for v := range t.Vectors {
-			e.tileWide(t, elements[t.DType].sub, t.Sum(row, v), t.Sum(row, v), t.Sum(t.Rows, v))
+			e.tileWide(t, tileBinary(loop.Sub, t.DType), t.Sum(row, v), t.Sum(row, v), t.Sum(t.Rows, v))
 		}
 	}
 }
@@ -66,8 +67,8 @@ func (e *machine) Round(t *lanes.RegisterTile, r *lanes.Round) {
 
 // step adds the products of one step of a round.
 func (e *machine) step(t *lanes.RegisterTile, r *lanes.Round, k int64) {
-	ops := elements[t.DType]
-	registers, all := ops.registers(e.isa), t.Rows+r.More()
+	add := multiplyAdd(t.DType)
+	registers, all := e.isa.productRegisters(t.DType), t.Rows+r.More()
 	free := registers - all*t.Vectors
 	first := registers - 1
 	left := func(row int, to asm.Reg) asm.Reg { // an element of A, in a register or in that of the shift
@@ -86,11 +87,11 @@ func (e *machine) step(t *lanes.RegisterTile, r *lanes.Round, k int64) {
 		a := left(0, asm.V(first))
 		for v := range t.Vectors {
 			at, part := r.Column(t, v, k)
-			if part || r.Right.Narrow() || r.Group != nil || ops.multiplyAdd == asm.NoOp {
+			if part || r.Right.Narrow() || r.Group != nil || add == asm.NoOp {
 				e.readRight(t, r, asm.V(first-1), at, part)
 				e.addProduct(t, r, t.Sum(0, v), a, asm.V(first-1))
 			} else {
-				e.tileFrom(t, ops.multiplyAdd, at, t.Sum(0, v), a)
+				e.tileFrom(t, add, at, t.Sum(0, v), a)
 			}
 		}
 	case free > t.Vectors: // the columns stay in registers, the rows are read in turn
@@ -98,9 +99,9 @@ func (e *machine) step(t *lanes.RegisterTile, r *lanes.Round, k int64) {
 			right(v, asm.V(first-v))
 		}
 		others := free - t.Vectors
-		if t.Vectors == 1 && e.isa.masks && r.Group == nil && !r.Left.Narrow() && ops.multiplyAdd != asm.NoOp {
+		if t.Vectors == 1 && e.isa.masks && r.Group == nil && !r.Left.Narrow() && add != asm.NoOp {
 			for i := range all { // the instruction itself reads an element of A into all lanes
-				e.Emit(asm.Inst{Op: ops.multiplyAdd, Bits: uint16(8 * t.Bytes), Mem: r.Row(i, k), Broadcast: true,
+				e.Emit(asm.Inst{Op: add, Bits: uint16(8 * t.Bytes), Mem: r.Row(i, k), Broadcast: true,
 					Args: [4]asm.Reg{t.Sum(i, 0), asm.V(first), asm.Memory}})
 			}
 			return
@@ -141,7 +142,7 @@ func (e *machine) readLeft(t *lanes.RegisterTile, r *lanes.Round, to asm.Reg, at
 		e.readParts(t, r, to, at)
 	}
 	if r.More() > 0 {
-		e.tileWide(t, elements[t.DType].xor, to, to, e.shiftRegister())
+		e.tileWide(t, asm.VXORPS, to, to, e.shiftRegister())
 	}
 }
 
@@ -181,7 +182,7 @@ func (e *machine) readRight(t *lanes.RegisterTile, r *lanes.Round, to asm.Reg, a
 
 // addProduct adds the products of two registers' lanes to a sum.
 func (e *machine) addProduct(t *lanes.RegisterTile, r *lanes.Round, sum, a, b asm.Reg) {
-	ops, g := elements[t.DType], r.Group
+	g, add := r.Group, multiplyAdd(t.DType)
 	switch {
 	case g != nil && g.Size == 2:
 		e.tileWide(t, asm.VDPBF16PS, sum, a, b)
@@ -194,14 +195,14 @@ func (e *machine) addProduct(t *lanes.RegisterTile, r *lanes.Round, sum, a, b as
 			op = asm.AVXVPDPBUSD
 		}
 		e.tileWide(t, op, sum, a, b)
-	case ops.multiplyAdd != asm.NoOp:
-		e.tileWide(t, ops.multiplyAdd, sum, a, b)
+	case add != asm.NoOp:
+		e.tileWide(t, add, sum, a, b)
 	default:
-		multiply, through := ops.mul, asm.V(e.isa.registers-1)
+		multiply, through := tileBinary(loop.Mul, t.DType), asm.V(e.isa.registers-1)
 		if g != nil {
 			multiply = asm.VPMADDWD
 		}
 		e.tileWide(t, multiply, through, a, b)
-		e.tileWide(t, ops.add, sum, sum, through)
+		e.tileWide(t, tileBinary(loop.Add, t.DType), sum, sum, through)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
 	"github.com/weirml/weir/internal/codegen/amd64/call"
+	"github.com/weirml/weir/internal/codegen/kerneltest"
 	"github.com/weirml/weir/internal/codegen/lanes"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/mem"
@@ -88,38 +89,38 @@ func probe(t testing.TB, b *builder) *lanes.Kernel {
 // BenchmarkProducts reports the speed of products as a share of the speed of peakKernel, and the rates at which the
 // products and readKernel read the weights. The three are timed in turn.
 func BenchmarkProducts(b *testing.B) {
-	for _, c := range []productCase{
-		{m: 96, n: 64, k: 64, width: 16},
-		{m: 126, n: 64, k: 256, width: 16},
-		{m: 128, n: 768, k: 768, width: 16},
-		{m: 128, n: 3072, k: 768, width: 16},
-		{m: 128, n: 768, k: 3072, width: 16},
-		{m: 12544, n: 64, k: 64, width: 16, rows: 392},
-		{m: 3136, n: 64, k: 64, windows: []int64{9}, width: 16, rows: 112},
-		{m: 49, n: 512, k: 512, windows: []int64{9}, width: 16},
-		{m: 1, n: 768, k: 3072, width: 64},
-		{m: 1, n: 32768, k: 768, width: 64},
-		{m: 2, n: 768, k: 768, width: 48},
-		{m: 4, n: 768, k: 768, width: 24},
+	for _, c := range []kerneltest.Product{
+		{M: 96, N: 64, K: 64, Width: 16},
+		{M: 126, N: 64, K: 256, Width: 16},
+		{M: 128, N: 768, K: 768, Width: 16},
+		{M: 128, N: 3072, K: 768, Width: 16},
+		{M: 128, N: 768, K: 3072, Width: 16},
+		{M: 12544, N: 64, K: 64, Width: 16, Rows: 392},
+		{M: 3136, N: 64, K: 64, Windows: []int64{9}, Width: 16, Rows: 112},
+		{M: 49, N: 512, K: 512, Windows: []int64{9}, Width: 16},
+		{M: 1, N: 768, K: 3072, Width: 64},
+		{M: 1, N: 32768, K: 768, Width: 64},
+		{M: 2, N: 768, K: 768, Width: 48},
+		{M: 4, N: 768, K: 768, Width: 24},
 	} {
-		c.dt, c.packed, c.first, c.last = dtype.F32, true, "zero", "relu"
-		b.Run(fmt.Sprintf("%dx%dx%d%v", c.m, c.n, c.k, c.windows), func(b *testing.B) {
+		c.DType, c.Packed, c.First, c.Last = dtype.F32, true, "zero", "relu"
+		b.Run(fmt.Sprintf("%dx%dx%d%v", c.M, c.N, c.K, c.Windows), func(b *testing.B) {
 			i := isaOf(target.Host(1))
 			peak := peakKernel(b, i)
-			k, dims := c.kernel()
-			list := operandsOf(b, k, dims, 1)
+			k, dims := c.Kernel()
+			list := kerneltest.Operands(b, k, dims, 1)
 			weights, err := mem.Map(mem.Weights, "test", int64(len(list[1].Bytes()))) // large pages, as weights have
 			if err != nil {
 				b.Fatal(err)
 			}
 			b.Cleanup(func() { weights.Close() })
 			copy(weights.Bytes(), list[1].Bytes())
-			list[1] = tensor.Must(tensor.Over(c.dt, list[1].Shape(), weights.Bytes()))
+			list[1] = tensor.Must(tensor.Over(c.DType, list[1].Shape(), weights.Bytes()))
 			code, read := compiled(b, k, i), readKernel(b, i)
 			rounds := int64(100_000)
 			best, fastest, reading := 0.0, 0.0, 0.0
-			work := 2 * float64(c.m) * float64(c.n) * float64(c.k)
-			for _, w := range c.windows {
+			work := 2 * float64(c.M) * float64(c.N) * float64(c.K)
+			for _, w := range c.Windows {
 				work *= float64(w)
 			}
 			bytes := float64(len(list[1].Bytes()))

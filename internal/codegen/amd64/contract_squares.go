@@ -190,14 +190,7 @@ func (q *squares) all() {
 	q.builder.Emit(q.isa.Store(asm.Mem{Base: frameRegister, Disp: q.config}, constant))
 	end := q.Label()
 	if full, rest, ok := q.Few(q.product.Rows); ok {
-		last := q.Label()
-		q.integerImm(asm.CMP, q.product.Height, full)
-		q.jump(asm.JL, last)
-		q.even(full)
-		q.jump(asm.JMP, end)
-		q.Bind(last)
-		q.even(rest)
-		q.Bind(end)
+		q.Either(q.product.Height, full, rest, end, q.even)
 		return
 	}
 	// Full blocks while at least two of them are left, then two blocks of even size, or one.
@@ -430,9 +423,7 @@ func (b *squareBlock) read(register int, at asm.Mem) {
 // loop emits body n times, without a pause between.
 func (b *squareBlock) loop(n int64, body func()) {
 	if n <= 1 {
-		if n == 1 {
-			body()
-		}
+		b.Repeat(lanes.Known(n), body)
 		return
 	}
 	count, again := b.Number(n), b.Label()

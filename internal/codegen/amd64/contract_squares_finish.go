@@ -73,7 +73,7 @@ func (b *squareBlock) finishRows() {
 		b.RepeatAtMost(b.rows, 2*squareRows, func() { some(1) })
 		return
 	}
-	most := mostTileRows(elements[b.product.Sums.DType].registers(b.isa), vectors, mostFinishRows)
+	most := mostTileRows(b.isa.productRegisters(b.product.Sums.DType), vectors, mostFinishRows)
 	lanes.EvenRows(b.rows.Fixed-b.again, max(most, 1), func(count int64, rows int) {
 		b.Repeat(lanes.Known(count), func() { some(rows) })
 	})

@@ -8,39 +8,40 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/weirml/weir/internal/codegen/kerneltest"
 	"github.com/weirml/weir/internal/codegen/lanes"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
 )
 
 // squareCases returns random products for the tile registers.
-func squareCases(count int) (cases []productCase) {
+func squareCases(count int) (cases []kerneltest.Product) {
 	r := rand.New(rand.NewSource(9))
 	pick := func(list ...int64) int64 { return list[r.Intn(len(list))] }
 	kinds := []dtype.DType{dtype.I8, dtype.U8}
 	for range count {
-		c := productCase{m: pick(4, 5, 7, 15, 16, 17, 31, 32, 33, 40, 47, 63, 64, 65, 97),
-			n: pick(1, 7, 16, 17, 31, 32, 33, 50, 64, 100),
-			k: 4 * pick(1, 5, 15, 16, 17, 32, 40), width: pick(16, 32, 32, 32, 64, 24, 128), dt: dtype.I32,
-			from: [2]dtype.DType{kinds[r.Intn(2)], kinds[r.Intn(2)]}, dot: 4, packed: true,
-			first: []string{"zero", "bias"}[r.Intn(2)],
-			last:  []string{"", "relu"}[r.Intn(2)], dynamic: r.Intn(2) == 0, rows: pick(0, 0, 13, 32, 40),
-			extreme: r.Intn(2) == 0}
+		c := kerneltest.Product{M: pick(4, 5, 7, 15, 16, 17, 31, 32, 33, 40, 47, 63, 64, 65, 97),
+			N: pick(1, 7, 16, 17, 31, 32, 33, 50, 64, 100),
+			K: 4 * pick(1, 5, 15, 16, 17, 32, 40), Width: pick(16, 32, 32, 32, 64, 24, 128), DType: dtype.I32,
+			From: [2]dtype.DType{kinds[r.Intn(2)], kinds[r.Intn(2)]}, Dot: 4, Packed: true,
+			First: []string{"zero", "bias"}[r.Intn(2)],
+			Last:  []string{"", "relu"}[r.Intn(2)], Dynamic: r.Intn(2) == 0, Rows: pick(0, 0, 13, 32, 40),
+			Extreme: r.Intn(2) == 0}
 		if r.Intn(3) == 0 {
-			c.windows = []int64{pick(1, 2, 3), pick(1, 3)}[:1+r.Intn(2)]
+			c.Windows = []int64{pick(1, 2, 3), pick(1, 3)}[:1+r.Intn(2)]
 		}
 		if r.Intn(3) == 0 {
-			c.dt, c.from, c.dot, c.extreme = dtype.F32, [2]dtype.DType{dtype.BF16, dtype.BF16}, 2, false
-			c.last = []string{c.last, "bf16"}[r.Intn(2)]
+			c.DType, c.From, c.Dot, c.Extreme = dtype.F32, [2]dtype.DType{dtype.BF16, dtype.BF16}, 2, false
+			c.Last = []string{c.Last, "bf16"}[r.Intn(2)]
 		}
 		cases = append(cases, c)
 	}
-	cases = append(cases, productCase{m: 5, n: 16, k: 70000, width: 16, dt: dtype.I32,
-		from: [2]dtype.DType{dtype.U8, dtype.I8},
-		dot:  4, packed: true, first: "zero", extreme: true, wraps: true})
-	return append(cases, productCase{m: 33, n: 32, k: 20000, width: 32, dt: dtype.I32,
-		from: [2]dtype.DType{dtype.U8, dtype.I8}, dot: 4,
-		packed: true, first: "zero", extreme: true})
+	cases = append(cases, kerneltest.Product{M: 5, N: 16, K: 70000, Width: 16, DType: dtype.I32,
+		From: [2]dtype.DType{dtype.U8, dtype.I8},
+		Dot:  4, Packed: true, First: "zero", Extreme: true, Wraps: true})
+	return append(cases, kerneltest.Product{M: 33, N: 32, K: 20000, Width: 32, DType: dtype.I32,
+		From: [2]dtype.DType{dtype.U8, dtype.I8}, Dot: 4,
+		Packed: true, First: "zero", Extreme: true})
 }
 
 // TestSquares compares products in tile registers with the interpreter, while signals interrupt them: once as usual,
@@ -66,13 +67,13 @@ func TestSquares(t *testing.T) {
 	run := func(t *testing.T, used bool) {
 		for _, c := range squareCases(30) {
 			t.Run(c.String(), func(t *testing.T) {
-				c.agree(t, h)
-				k, _ := c.kernel()
+				c.Agree(t, h)
+				k, _ := c.Kernel()
 				code, reason := lanes.CompileKernel(k, &loop.Module{}, &compiler{new(workspace), isaOf(h.Machine)})
 				has := code != nil && slices.ContainsFunc(code.Nests, func(n lanes.Nest) bool {
 					return bytes.Contains(n.Code, release)
 				})
-				if used && !has && !c.dynamic {
+				if used && !has && !c.Dynamic {
 					t.Error("no tile registers: ", reason)
 				}
 			})

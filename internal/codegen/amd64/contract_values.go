@@ -12,9 +12,31 @@ import (
 
 // This file computes with a tile's sums, as package lanes uses them.
 
+// tileWide emits an instruction on a tile's full vectors; one of its operands may be in memory.
+func (e *machine) tileWide(t *lanes.RegisterTile, op asm.Op, args ...asm.Reg) {
+	e.tileFrom(t, op, asm.Mem{}, args...)
+}
+
+// tileFrom emits an instruction whose last operand is in memory, unless the address is empty.
+func (e *machine) tileFrom(t *lanes.RegisterTile, op asm.Op, at asm.Mem, args ...asm.Reg) {
+	in := asm.Inst{Op: op, Bits: uint16(8 * t.Bytes), Mem: at}
+	if n := copy(in.Args[:], args); at != (asm.Mem{}) {
+		in.Args[n] = asm.Memory
+	}
+	e.Emit(in)
+}
+
+// tileOperand emits an instruction with an operand that follows the given registers.
+func (e *machine) tileOperand(t *lanes.RegisterTile, op asm.Op, y lanes.Operand, args ...asm.Reg) {
+	if y.Register != asm.NoReg {
+		args = append(args, y.Register)
+	}
+	e.tileFrom(t, op, y.At, args...)
+}
+
 // ClearLanes makes a register 0.
 func (e *machine) ClearLanes(t *lanes.RegisterTile, r asm.Reg) {
-	e.tileWide(t, elements[t.DType].xor, r, r, r)
+	e.tileWide(t, sized(t.DType, asm.VXORPS, asm.VXORPD), r, r, r)
 }
 
 // RepeatedBits returns a constant in memory with the bits in every lane.
@@ -28,35 +50,9 @@ func (e *machine) SetLanes(t *lanes.RegisterTile, to asm.Reg, x lanes.Operand) {
 	e.tileOperand(t, asm.VMOVUPS, x, to)
 }
 
-// tileOperand emits an instruction with an operand that follows the given registers.
-func (e *machine) tileOperand(t *lanes.RegisterTile, op asm.Op, y lanes.Operand, args ...asm.Reg) {
-	if y.Register != asm.NoReg {
-		e.tileWide(t, op, append(args, y.Register)...)
-		return
-	}
-	e.tileFrom(t, op, y.At, args...)
-}
-
-// calculation returns the instruction of an operation of two operands.
-func (o *elementOps) calculation(op loop.BinaryOp) asm.Op {
-	switch op {
-	case loop.Add:
-		return o.add
-	case loop.Sub:
-		return o.sub
-	case loop.Mul:
-		return o.mul
-	case loop.Div:
-		return o.div
-	case loop.Min:
-		return o.min
-	}
-	return o.max
-}
-
 // Calculate makes to x op y.
 func (e *machine) Calculate(t *lanes.RegisterTile, op loop.BinaryOp, dt dtype.DType, to, x asm.Reg, y lanes.Operand) {
-	e.tileOperand(t, elements[dt].calculation(op), y, to, x)
+	e.tileOperand(t, tileBinary(op, dt), y, to, x)
 }
 
 // AddTimes adds the product of f32 lanes to a register.
@@ -66,25 +62,21 @@ func (e *machine) AddTimes(t *lanes.RegisterTile, to, x asm.Reg, y lanes.Operand
 
 // Apply makes to a function of x.
 func (e *machine) Apply(t *lanes.RegisterTile, op loop.UnaryOp, dt dtype.DType, to, x asm.Reg) {
-	ops, sign := elements[dt], uint64(1)<<(t.Size*8-1)
+	sign := uint64(1) << (t.Size*8 - 1)
 	switch op {
 	case loop.Neg:
-		e.tileOperand(t, ops.xor, e.RepeatedBits(t, sign), to, x)
+		e.tileOperand(t, sized(dt, asm.VXORPS, asm.VXORPD), e.RepeatedBits(t, sign), to, x)
 	case loop.Abs:
-		e.tileOperand(t, ops.and, e.RepeatedBits(t, sign-1), to, x)
+		e.tileOperand(t, sized(dt, asm.VANDPS, asm.VANDPD), e.RepeatedBits(t, sign-1), to, x)
 	case loop.Sqrt:
-		e.tileWide(t, ops.sqrt, to, x)
+		e.tileWide(t, sized(dt, asm.VSQRTPS, asm.VSQRTPD), to, x)
 	default:
-		in := asm.VROUNDPS
-		switch {
-		case e.isa.masks && t.Size == 8:
-			in = asm.VRNDSCALEPD
-		case e.isa.masks:
-			in = asm.VRNDSCALEPS
-		case t.Size == 8:
-			in = asm.VROUNDPD
+		in := asm.Inst{Op: sized(dt, asm.VROUNDPS, asm.VROUNDPD), Bits: uint16(8 * t.Bytes), Args: [4]asm.Reg{to, x},
+			Imm: roundings[op]}
+		if e.isa.masks {
+			in.Op = sized(dt, asm.VRNDSCALEPS, asm.VRNDSCALEPD)
 		}
-		e.Emit(asm.Inst{Op: in, Bits: uint16(8 * t.Bytes), Args: [4]asm.Reg{to, x}, Imm: roundings[op]})
+		e.Emit(in)
 	}
 }
 
@@ -99,17 +91,17 @@ func (e *machine) ConvertLanes(t *lanes.RegisterTile, how lanes.Conversion, to, 
 
 // CompareLanes makes the mask of the lanes in which a comparison of floats holds.
 func (e *machine) CompareLanes(t *lanes.RegisterTile, op loop.BinaryOp, mask, x, y asm.Reg) {
-	in := asm.VCMPPS
-	if t.Size == 8 {
-		in = asm.VCMPPD
-	}
-	e.Emit(asm.Inst{Op: in, Bits: uint16(8 * t.Bytes), Args: [4]asm.Reg{mask, x, y},
-		Imm: predicates[lanes.Predicates[op]]})
+	e.compareTile(t, sized(t.DType, asm.VCMPPS, asm.VCMPPD), predicates[lanes.Predicates[op]], mask, x, y)
 }
 
 // NumberLanes makes the mask of the lanes of f32 that are not NaN.
 func (e *machine) NumberLanes(t *lanes.RegisterTile, mask, x asm.Reg) {
-	e.Emit(asm.Inst{Op: asm.VCMPPS, Bits: uint16(8 * t.Bytes), Args: [4]asm.Reg{mask, x, x}, Imm: ordered})
+	e.compareTile(t, asm.VCMPPS, ordered, mask, x, x)
+}
+
+// compareTile emits a comparison of a tile's lanes.
+func (e *machine) compareTile(t *lanes.RegisterTile, op asm.Op, p int64, mask, x, y asm.Reg) {
+	e.Emit(asm.Inst{Op: op, Bits: uint16(8 * t.Bytes), Args: [4]asm.Reg{mask, x, y}, Imm: p})
 }
 
 // KeepLanes makes the lanes outside a mask 0.
@@ -123,13 +115,68 @@ func (e *machine) KeepLanes(t *lanes.RegisterTile, mask, r asm.Reg) {
 
 // SelectLanes puts yes in the lanes of a mask, and no in the others.
 func (e *machine) SelectLanes(t *lanes.RegisterTile, mask, to, yes, no asm.Reg) {
-	masked, plain := asm.VBLENDMPS, asm.VBLENDVPS
-	if t.Size == 8 {
-		masked, plain = asm.VBLENDMPD, asm.VBLENDVPD
-	}
-	if e.isa.masks {
-		e.Emit(asm.Inst{Op: masked, Bits: uint16(8 * t.Bytes), Args: [4]asm.Reg{to, no, yes}, Mask: mask})
+	if !e.isa.masks {
+		e.tileWide(t, sized(t.DType, asm.VBLENDVPS, asm.VBLENDVPD), to, no, yes, mask)
 		return
 	}
-	e.tileWide(t, plain, to, no, yes, mask)
+	e.Emit(asm.Inst{Op: sized(t.DType, asm.VBLENDMPS, asm.VBLENDMPD), Bits: uint16(8 * t.Bytes),
+		Args: [4]asm.Reg{to, no, yes}, Mask: mask})
+}
+
+// turnedRows is the number of rows that are stored together: the elements in a quarter of a 512-bit register.
+const turnedRows = 4
+
+// TurnFour transposes four registers, in blocks of 4 × 4.
+func (e *machine) TurnFour(t *lanes.RegisterTile, rows [turnedRows]asm.Reg, spare asm.Reg) (out [turnedRows]asm.Reg,
+	free asm.Reg) {
+	pair := func(low, high asm.Op, x, y asm.Reg) (lo, hi asm.Reg) {
+		e.tileWide(t, low, spare, x, y)
+		e.tileWide(t, high, y, x, y)
+		lo, spare = spare, x
+		return lo, y
+	}
+	lo, hi := pair(asm.VUNPCKLPS, asm.VUNPCKHPS, rows[0], rows[1])
+	lo2, hi2 := pair(asm.VUNPCKLPS, asm.VUNPCKHPS, rows[2], rows[3])
+	out[0], out[1] = pair(asm.VUNPCKLPD, asm.VUNPCKHPD, lo, lo2)
+	out[2], out[3] = pair(asm.VUNPCKLPD, asm.VUNPCKHPD, hi, hi2)
+	return out, spare
+}
+
+// FourMask returns the mask of the first count of four elements.
+func (e *machine) FourMask(t *lanes.RegisterTile, count int) asm.Reg {
+	if e.isa.masks {
+		return e.opmask(lanes.Known(int64(count)))
+	}
+	mask := t.Take()
+	e.Emit(asm.Inst{Op: asm.VMOVUPS, Bits: 128, Args: [4]asm.Reg{mask, asm.Memory}, Mem: e.ones(4*count, 16)})
+	return mask
+}
+
+// ones returns a constant of a size whose first bytes have all bits set.
+func (e *machine) ones(first, size int) asm.Mem {
+	list := make([]byte, size)
+	copy(list, bytes.Repeat([]byte{0xff}, first))
+	return asm.Mem{Pool: e.code.Constant(list)}
+}
+
+// StoreFour writes the lanes of a mask (NoReg: all) in a group of four lanes of a register. With a mask, a group other
+// than the first goes through a free register, since an extraction to memory writes all four elements.
+func (e *machine) StoreFour(t *lanes.RegisterTile, to asm.Mem, r asm.Reg, group int64, _ int, mask, free asm.Reg) {
+	extract := asm.Inst{Op: asm.VEXTRACTF128, Bits: uint16(8 * t.Bytes), Imm: group}
+	if group > 0 && mask == asm.NoReg {
+		extract.Args, extract.Mem = [4]asm.Reg{asm.Memory, r}, to
+		e.Emit(extract)
+		return
+	}
+	if group > 0 {
+		extract.Args = [4]asm.Reg{free, r}
+		e.Emit(extract)
+		r = free
+	}
+	switch {
+	case mask != asm.NoReg && !e.isa.masks:
+		e.Emit(asm.Inst{Op: asm.VMASKMOVPS, Bits: 128, Args: [4]asm.Reg{asm.Memory, mask, r}, Mem: to})
+	default:
+		e.Emit(asm.Inst{Op: asm.VMOVUPS, Bits: 128, Args: [4]asm.Reg{asm.Memory, r}, Mem: to, Mask: mask})
+	}
 }

@@ -181,11 +181,11 @@ func TestEmulated(t *testing.T) {
 	})
 	// The tiles that machines with AVX-512 have are 14×32 and 8×48.
 	t.Run("products", func(t *testing.T) {
-		for i, c := range productCases(500, []int64{0, 0, 8, 14, 28}, []int64{32, 48, 32, 48, 16, 40, 64, 128}) {
+		for i, c := range kerneltest.Products(500, []int64{0, 0, 8, 14, 28}, []int64{32, 48, 32, 48, 16, 40, 64, 128}) {
 			if !*all && i%10 != 0 {
 				continue
 			}
-			t.Run(c.String(), func(t *testing.T) { c.agree(t, e.harness(t)) })
+			t.Run(c.String(), func(t *testing.T) { c.Agree(t, e.harness(t)) })
 		}
 	})
 }

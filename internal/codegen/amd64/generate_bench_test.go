@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/weirml/weir/internal/codegen/kerneltest"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/target"
@@ -12,16 +13,16 @@ import (
 // BenchmarkGenerate times the generation of code for products, at each level.
 func BenchmarkGenerate(b *testing.B) {
 	m := &loop.Module{Name: "products"}
-	for _, c := range []productCase{
-		{m: 96, n: 64, k: 64, width: 16},
-		{m: 128, n: 768, k: 768, width: 16},
-		{m: 3136, n: 64, k: 64, windows: []int64{9}, width: 16, rows: 112},
-		{m: 1, n: 768, k: 3072, width: 64},
-		{m: 4, n: 768, k: 768, width: 24},
+	for _, c := range []kerneltest.Product{
+		{M: 96, N: 64, K: 64, Width: 16},
+		{M: 128, N: 768, K: 768, Width: 16},
+		{M: 3136, N: 64, K: 64, Windows: []int64{9}, Width: 16, Rows: 112},
+		{M: 1, N: 768, K: 3072, Width: 64},
+		{M: 4, N: 768, K: 768, Width: 24},
 	} {
 		for _, last := range []string{"relu", "sigmoid"} {
-			c.dt, c.packed, c.first, c.last = dtype.F32, true, "zero", last
-			k, _ := c.kernel()
+			c.DType, c.Packed, c.First, c.Last = dtype.F32, true, "zero", last
+			k, _ := c.Kernel()
 			k.Name = fmt.Sprintf("%s%d", k.Name, len(m.Kernels))
 			m.Kernels = append(m.Kernels, k)
 		}

@@ -35,13 +35,13 @@ func TestPauseAnywhere(t *testing.T) {
 		for seed := range int64(150) {
 			h.Random(t, 4000+seed, seed%2 == 1)
 		}
-		for i, c := range narrowCases(100, []int64{0, 0, 6, 13}, []int64{16, 16, 24, 8, 64}) {
+		for i, c := range kerneltest.NarrowProducts(100, []int64{0, 0, 6, 13}, []int64{16, 16, 24, 8, 64}) {
 			if i%2 == 0 {
-				c.agree(t, h)
+				c.Agree(t, h)
 			}
 		}
-		for _, c := range productCases(50, []int64{0, 0, 6, 13}, []int64{16, 16, 24, 8, 64, 32, 40, 48}) {
-			c.agree(t, h)
+		for _, c := range kerneltest.Products(50, []int64{0, 0, 6, 13}, []int64{16, 16, 24, 8, 64, 32, 40, 48}) {
+			c.Agree(t, h)
 		}
 	})
 }

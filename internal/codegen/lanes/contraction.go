@@ -108,7 +108,7 @@ func variesIn(loops []*loop.For, x sym.Expr) bool {
 
 // fits reports whether a contraction adds to all elements of the local that the group's other contractions add to.
 func (g *contractionGroup) fits(c *loop.Contract) bool {
-	row, column := UnitAxis(c.C.Row), UnitAxis(c.C.Col)
+	row, column := unitAxis(c.C.Row), unitAxis(c.C.Col)
 	if row < 0 || column < 0 || row == column || slices.ContainsFunc(c.C.Origin, func(x sym.Expr) bool {
 		return !IsZero(x)
 	}) {
@@ -126,8 +126,8 @@ func (g *contractionGroup) fits(c *loop.Contract) bool {
 	return g.rows.Equal(c.M) && g.cols.Equal(c.N) && g.row == row && g.column == column
 }
 
-// UnitAxis returns the axis along which a tile steps by 1; −1 if it steps otherwise.
-func UnitAxis(steps []sym.Expr) int {
+// unitAxis returns the axis along which a tile steps by 1; −1 if it steps otherwise.
+func unitAxis(steps []sym.Expr) int {
 	axis := -1
 	for i, x := range steps {
 		n, ok := x.Const()
@@ -160,11 +160,11 @@ func (g *contractionGroup) nest(s loop.Stmt) (n nestOfSums, ok bool) {
 		}
 		n.body = f.Body
 	}
-	return n, (!n.row.None() || IsOne(g.rows)) && (!n.column.None() || IsOne(g.cols))
+	return n, (!n.row.None() || isOne(g.rows)) && (!n.column.None() || isOne(g.cols))
 }
 
-// IsOne reports whether an integer is the constant 1.
-func IsOne(x sym.Expr) bool { v, ok := x.Const(); return ok && v == 1 }
+// isOne reports whether an integer is the constant 1.
+func isOne(x sym.Expr) bool { v, ok := x.Const(); return ok && v == 1 }
 
 // at reports whether an index is the local's element at a nest's own row and column.
 func (g *contractionGroup) at(index []sym.Expr, n nestOfSums) bool {

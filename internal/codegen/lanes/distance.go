@@ -76,14 +76,14 @@ func (e *Emitter) Offset(buffer string, steps []sym.Expr) sym.Expr {
 	return e.Resolve(loop.Offset(steps, m.Shape, m.Strides))
 }
 
-// FarApart is the greatest distance in bytes between rows, or steps of a sum, that displacements can express: a tile
+// farApart is the greatest distance in bytes between rows, or steps of a sum, that displacements can express: a tile
 // has at most mostRows rows, and a round unrolled steps.
-const FarApart = 1 << 26
+const farApart = 1 << 26
 
 // Distance returns a number of elements in bytes, as a constant if it is at most farApart, else in a register.
 func (e *Emitter) Distance(x sym.Expr, size int64) Distance {
 	x = e.Resolve(x)
-	if n, ok := x.Const(); ok && n <= FarApart/size && n >= -FarApart/size {
+	if n, ok := x.Const(); ok && n <= farApart/size && n >= -farApart/size {
 		return Known(n * size)
 	}
 	return Distance{Register: e.Times(e.IntegerOf(x), size)}

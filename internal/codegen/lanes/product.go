@@ -63,7 +63,7 @@ func (e *Emitter) contract(s *loop.Contract) {
 	if e.Strip != nil || sums == nil {
 		Refuse("a product of %s", m.DType)
 	}
-	if step, ok := e.Offset(s.C.Buffer, s.C.Col).Const(); !IsOne(s.N) && (!ok || step != 1) {
+	if step, ok := e.Offset(s.C.Buffer, s.C.Col).Const(); !isOne(s.N) && (!ok || step != 1) {
 		Refuse("a product whose columns are not adjacent")
 	}
 	p := e.newProduct(sums, s.M, s.N, []contraction{{product: s}})
@@ -114,7 +114,7 @@ func (p *Product) all() {
 	end := p.Label()
 	count := p.width
 	if full, rest, ok := p.Few(p.cols); ok {
-		p.either(count, full, rest, end, p.columns)
+		p.Either(count, full, rest, end, p.columns)
 		return
 	}
 	_, most := p.Kernel.Ranges.Bounds(p.cols)
@@ -143,8 +143,8 @@ func (p *Product) all() {
 	p.Bind(end)
 }
 
-// either emits do for a count that is full or rest, and binds end after it.
-func (e *Emitter) either(count regalloc.Reg, full, rest int64, end regalloc.Label, do func(n int64)) {
+// Either emits do for a count that is full or rest, and binds end after it.
+func (e *Emitter) Either(count regalloc.Reg, full, rest int64, end regalloc.Label, do func(n int64)) {
 	ragged := e.Label()
 	e.CompareNumber(count, full)
 	e.JumpIf(Less, ragged)
@@ -237,7 +237,7 @@ func (p *Product) tiles(sums *Sums, vectors int, part Distance) {
 	}
 	end := p.Label()
 	if full, rest, ok := p.Few(p.Rows); ok {
-		p.either(p.Height, full, rest, end, even)
+		p.Either(p.Height, full, rest, end, even)
 		return
 	}
 	// Full tiles while at least two of them are left, then two tiles of even size, or one.

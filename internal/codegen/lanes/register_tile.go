@@ -19,19 +19,19 @@ type RegisterTile struct {
 // Begin takes the vector registers for the tile; those that are not sums are spare.
 func (t *RegisterTile) Begin() {
 	for n := t.Registers - 1; n >= t.Rows*t.Vectors; n-- {
-		t.spare = append(t.spare, VectorRegister(n))
+		t.spare = append(t.spare, vectorRegister(n))
 	}
 	t.BeginTile(t)
 }
 
-// VectorRegister returns a vector register of the machine.
-func VectorRegister(n int) regalloc.Reg {
+// vectorRegister returns a vector register of the machine.
+func vectorRegister(n int) regalloc.Reg {
 	return regalloc.Reg(regalloc.Vector)<<regalloc.ClassShift + regalloc.Reg(n)
 }
 
 // Sum returns the register of a row's vector of sums.
 func (t *RegisterTile) Sum(row, vector int) regalloc.Reg {
-	return VectorRegister(row*t.Vectors + vector)
+	return vectorRegister(row*t.Vectors + vector)
 }
 
 // Take returns a spare register, which Give makes spare again.
@@ -72,7 +72,7 @@ func (t *RegisterTile) result(r regalloc.Reg, own bool) regalloc.Reg {
 // clear makes all sums 0.
 func (t *RegisterTile) clear() {
 	for n := range t.Rows * t.Vectors {
-		t.ClearLanes(t, VectorRegister(n))
+		t.ClearLanes(t, vectorRegister(n))
 	}
 }
 
@@ -86,14 +86,14 @@ func (t *RegisterTile) wide() Elements { return Elements{In: t.DType, As: t.DTyp
 
 // LoadSums reads all sums from memory.
 func (t *RegisterTile) LoadSums(s *Stream) {
-	t.EachVector(s, func(row, vector int, at regalloc.Mem) {
+	t.eachVector(s, func(row, vector int, at regalloc.Mem) {
 		t.ReadRun(t, t.wide(), t.Sum(row, vector), at, t.Partial(vector))
 	})
 }
 
 // AddSums adds sums in memory to all sums.
 func (t *RegisterTile) AddSums(s *Stream) {
-	t.EachVector(s, func(row, vector int, at regalloc.Mem) {
+	t.eachVector(s, func(row, vector int, at regalloc.Mem) {
 		r, sum := t.Take(), t.Sum(row, vector)
 		t.ReadRun(t, t.wide(), r, at, t.Partial(vector))
 		t.Calculate(t, loop.Add, t.DType, sum, sum, In(r))
@@ -103,13 +103,13 @@ func (t *RegisterTile) AddSums(s *Stream) {
 
 // saveSums writes all sums to memory.
 func (t *RegisterTile) saveSums(s *Stream) {
-	t.EachVector(s, func(row, vector int, at regalloc.Mem) {
+	t.eachVector(s, func(row, vector int, at regalloc.Mem) {
 		t.WriteRun(t, t.wide(), at, t.Sum(row, vector), t.Partial(vector) && !t.whole)
 	})
 }
 
-// EachVector calls do for each of the tile's vectors, with its address in a stream.
-func (t *RegisterTile) EachVector(s *Stream, do func(row, vector int, at regalloc.Mem)) {
+// eachVector calls do for each of the tile's vectors, with its address in a stream.
+func (t *RegisterTile) eachVector(s *Stream, do func(row, vector int, at regalloc.Mem)) {
 	base := s.At
 	if !s.Row.Known() {
 		base = t.CopyOf(base)

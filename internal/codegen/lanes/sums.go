@@ -96,7 +96,7 @@ func (x *sumExpressions) placeOfStore(s *loop.Store) place {
 	m, n := x.Kernel.Memory(s.To), x.nest
 	down, across, offset := x.stepsOf(m.Offset(s.Index))
 	step, fixed := across.Const()
-	if n.column.None() || n.row.None() || fixed && (step == 0 || step == 1) || !IsOne(down) ||
+	if n.column.None() || n.row.None() || fixed && (step == 0 || step == 1) || !isOne(down) ||
 		x.SumsOf(m.DType) == nil || BytesOf(m.DType) != 4 || x.Sums.Size != 4 {
 		at := x.placeOf(s.To, s.Index)
 		if !at.run && !n.column.None() {

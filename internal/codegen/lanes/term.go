@@ -64,7 +64,7 @@ func (p *Product) term(c contraction) *Term {
 	t := &Term{Left: left, Right: right, Depth: p.Iterations(depth), Group: p.groupOf(s, left, right),
 		DeepA: p.Distance(p.Offset(s.A.Buffer, s.A.Col), left.Size()),
 		DeepB: p.Distance(p.Offset(s.B.Buffer, s.B.Row), right.Size())}
-	if step, ok := p.Offset(s.B.Buffer, s.B.Col).Const(); t.Group == nil && !IsOne(p.cols) && (!ok || step != 1) {
+	if step, ok := p.Offset(s.B.Buffer, s.B.Col).Const(); t.Group == nil && !isOne(p.cols) && (!ok || step != 1) {
 		Refuse("a product whose columns are not adjacent")
 	}
 	forward := true // along rows, and with each loop
@@ -95,7 +95,7 @@ func (p *Product) term(c contraction) *Term {
 		t.inGroups()
 		axis--
 	}
-	if axis >= 0 && b.Strides == nil && IsZero(s.B.Origin[axis]) && UnitAxis(s.B.Col) == axis {
+	if axis >= 0 && b.Strides == nil && IsZero(s.B.Origin[axis]) && unitAxis(s.B.Col) == axis {
 		if n, ok := b.Shape[axis].Const(); ok {
 			t.room = n
 			line := n * t.Right.Size()
@@ -114,7 +114,7 @@ func (p *Product) groupOf(s *loop.Contract, left, right Elements) *Group {
 	step, fixed := p.Offset(s.A.Buffer, s.A.Col).Const()
 	count, known := p.Resolve(s.K).Const()
 	if !fixedRow || !fixedColumn || !fixed || !known || row != 1 || column != steps || count < 1 || count > steps ||
-		step > FarApart || step < -FarApart {
+		step > farApart || step < -farApart {
 		return nil
 	}
 	return &Group{Steps: steps, Size: right.Size(), Count: count, Step: step * left.Size(), more: more}

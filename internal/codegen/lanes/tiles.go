@@ -74,9 +74,10 @@ type Tiles interface {
 	// MaskRegister returns a new virtual register of class Mask; it is not called on machines without them.
 	MaskRegister() regalloc.Reg
 
-	// TurnFour transposes four registers of 32-bit lanes, in blocks of 4 × 4: group l of four lanes of the i-th result
-	// has lane 4·l+i of each. The results are in four of the given registers, spare included; free is the fifth.
-	// StoreFour writes the first count lanes of a group; mask is FourMask's for the count, and free may be changed.
+	// TurnFour transposes four registers of 32-bit lanes, in blocks of 4 × 4: group l of four lanes of the i-th result has
+	// lane 4·l+i of each. The results are in four of the given registers, spare included; free is the fifth. StoreFour
+	// writes the first count lanes of a group; mask is FourMask's for a count below 4, and free may be changed. FourMask
+	// may return NoReg.
 	TurnFour(t *RegisterTile, rows [4]regalloc.Reg, spare regalloc.Reg) (out [4]regalloc.Reg, free regalloc.Reg)
 	FourMask(t *RegisterTile, count int) regalloc.Reg
 	StoreFour(t *RegisterTile, at regalloc.Mem, x regalloc.Reg, group int64, count int, mask, free regalloc.Reg)
