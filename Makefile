@@ -171,8 +171,8 @@ cross: ## compile and vet for every system in TARGETS
 	done
 
 # Programs for arm64 run in qemu's user mode: what depends on features on processors with all of them, with some, and with none; other
-# rooms, and a part of ONNX's own cases, on one. qemu does not tell at which address a mapped file was cut short. Hostile kernels are the
-# same Go code on every processor, and slow there.
+# rooms, hostile kernels, and a part of ONNX's own cases, on one. qemu does not tell at which address a mapped file was cut short. Portable
+# code's hostile kernels are the same Go code on every processor, and slow there.
 ARM64_CODE  := ./internal/codegen/arm64/... ./internal/target/...
 ARM64_ROOMS := ./internal/mem/... ./internal/probe/... ./internal/device/cpu/... ./internal/dtype/... ./internal/loop/... \
 	./internal/codegen/mathematics/... ./internal/codegen/portable/... ./examples/digits/...
@@ -195,7 +195,8 @@ arm64: venv | .cache ## machine code for arm64, and the inner rooms, on processo
 	WEIR_ONNX_DATA=$$($(VENV)/bin/python -c 'import onnx, os; print(os.path.join(os.path.dirname(onnx.__file__), "backend", "test", "data"))') \
 		emulated max "" -tags static -run 'TestOfficial$$/$(ARM64_CASES)' ./internal/conformance; \
 	emulated neoverse-n1 "dotprod fp16 neon" $(ARM64_CODE); \
-	emulated cortex-a53 "neon" $(ARM64_CODE) $(ARM64_ROOMS)
+	emulated cortex-a53 "neon" $(ARM64_CODE) $(ARM64_ROOMS); \
+	emulated cortex-a53 "neon" -skip TruncatedFile -run Hostile ./internal/codegen/arm64
 
 # A 386 program runs on Linux for amd64. internal/lint reads sources, and conformance and command run code that other tests run too:
 # they do not depend on the size of integers.
