@@ -64,12 +64,13 @@ type service struct {
 	endpoint string
 }
 
-// start starts a process of this test's binary, and waits until it serves. It tries other ports if another process has
-// taken the one that was free.
+// start starts a process of this test's binary, and waits until it serves. It tries other ports, later and later, if
+// another process has taken the one that was free.
 func start(t *testing.T, part string) *service {
 	t.Helper()
 	var said strings.Builder
-	for range 5 {
+	for i := range 8 {
+		time.Sleep(time.Duration(i*i) * 50 * time.Millisecond)
 		if s := try(t, part, &said); s != nil {
 			return s
 		}
