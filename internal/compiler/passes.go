@@ -8,6 +8,7 @@ import (
 	"github.com/weirml/weir/internal/pass"
 	"github.com/weirml/weir/internal/schedule"
 	"github.com/weirml/weir/internal/schedule/recipes"
+	"github.com/weirml/weir/internal/target"
 )
 
 // PassRow is one pass over ir.
@@ -213,6 +214,11 @@ func (p *PassRow) runs(o *Options, blocks bool) func(*ir.Module) error {
 		return func(m *ir.Module) error { return weighing(m, recipes.CostsOn(o.Machine)) }
 	}
 	return run
+}
+
+// RunFor runs a pass that no option asks for, as for a machine with vector registers.
+func (p *PassRow) RunFor(machine target.Machine, m *ir.Module) error {
+	return p.runs(&Options{Machine: machine}, false)(m)
 }
 
 // OptionalSteps returns the names of the passes, and of the steps of the schedule, that can be left out.

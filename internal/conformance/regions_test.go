@@ -269,7 +269,7 @@ func TestRegions(t *testing.T) {
 					continue
 				}
 				after := wrap()
-				if err := p.Run(after); err != nil {
+				if err := p.RunFor(compiler.Portable(2), after); err != nil {
 					t.Errorf("%s, %s, %s: %v", name, how.name, p.Name, err)
 					continue
 				}
