@@ -57,7 +57,7 @@ type workspace struct {
 	regalloc.Workspace[asm.Inst]
 	paused []asm.Inst
 
-	told func(insts []asm.Inst) // if not nil, given the instructions of each routine, in machine registers
+	told func(routine string) // if not nil, given the instructions of each routine as lines
 }
 
 // builder returns an empty builder that shares the workspace's memory.
@@ -251,7 +251,7 @@ func (b *builder) allocate(spill int32) (insts []asm.Inst, frame int32) {
 // encode turns instructions with machine registers into machine code.
 func (b *builder) encode(insts []asm.Inst) []byte {
 	if b.work.told != nil {
-		b.work.told(insts)
+		b.work.told(lanes.Lines(insts, b.isa.Text))
 	}
 	b.Free(b.Insts)
 	b.Insts = nil

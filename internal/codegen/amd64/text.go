@@ -1,56 +1,18 @@
 package amd64
 
 import (
-	"fmt"
-	"strings"
-
-	"github.com/weirml/weir/internal/codegen/amd64/asm"
 	"github.com/weirml/weir/internal/codegen/lanes"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/target"
 )
 
-// Text returns the machine code of a module's kernels as instructions, for a processor with the machine's features. A
-// kernel's text is its scratch, its notes, and each routine; or the reason why there is no machine code for it.
-// RDI is the address of the kernel's frame; RSI and RDX are the first tile and the one after the last.
+// Text returns the machine code of a module's kernels as instructions, for a processor with the machine's features, as
+// lanes.TextOf describes. RDI is the address of the kernel's frame; RSI and RDX are the first tile and the one after
+// the last.
 func Text(m *loop.Module, machine target.Machine) string {
-	unlike, which := loop.Distinct(m.Kernels)
-	texts := make([]string, len(unlike))
 	c := &compiler{new(workspace), isaOf(machine)}
-	for at, k := range unlike {
-		texts[at] = c.text(k, m)
-	}
-	var out strings.Builder
-	for at, k := range m.Kernels {
-		fmt.Fprintf(&out, "kernel @%s {\n%s}\n", k.Name, texts[which[at]])
-	}
-	return out.String()
+	return lanes.Text(m, c, c.tell)
 }
 
-// text returns the code of a kernel as text, or the reason why there is none.
-func (c *compiler) text(k *loop.Kernel, m *loop.Module) string {
-	var routines []string
-	c.work.told = func(insts []asm.Inst) { routines = append(routines, listing(insts)) }
-	compiled, why := lanes.CompileOne(k, m, c)
-	if c.work.told = nil; compiled == nil {
-		return fmt.Sprintf("no code: %s\n", why.Reason)
-	}
-	var out strings.Builder
-	fmt.Fprintf(&out, "scratch %s\n", compiled.ScratchFormula())
-	for _, slower := range compiled.Slower {
-		fmt.Fprintf(&out, "slower: %s\n", slower)
-	}
-	for at, routine := range routines {
-		fmt.Fprintf(&out, "routine of %s tiles\n%s", compiled.Nests[at].Formula, routine)
-	}
-	return out.String()
-}
-
-// listing returns the instructions as text, for dumps.
-func listing(insts []asm.Inst) string {
-	var s strings.Builder
-	for i := range insts {
-		fmt.Fprintf(&s, "\t%s\n", insts[i].String())
-	}
-	return s.String()
-}
+// tell has each routine given to a function; nil ends that.
+func (c *compiler) tell(told func(routine string)) { c.work.told = told }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/weirml/weir/internal/codegen/kerneltest"
+	"github.com/weirml/weir/internal/codegen/lanes"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/target"
 )
@@ -28,6 +29,6 @@ func TestText(t *testing.T) {
 		return h, true
 	}, func(t *testing.T, h kerneltest.Harness, m *loop.Module) string {
 		c := &compiler{new(workspace), isaOf(h.Machine)}
-		return c.text(m.Kernels[0], m)
+		return lanes.TextOf(m.Kernels[0], m, c, c.tell)
 	})
 }

@@ -2,6 +2,7 @@ package arm64
 
 import (
 	"github.com/weirml/weir/internal/codegen/arm64/asm"
+	"github.com/weirml/weir/internal/codegen/lanes"
 	"github.com/weirml/weir/internal/codegen/regalloc"
 )
 
@@ -166,7 +167,7 @@ func (l *legaliser) address(in *asm.Inst) {
 		sum := asm.Mem{Base: at.Base, Index: at.Index, Scale: max(at.Scale, 1)}
 		if sum != l.held {
 			l.list = append(l.list, asm.Inst{Op: asm.ADD, Shape: asm.X64, Args: [6]asm.Reg{addressScratch, at.Base, at.Index},
-				Imm: int64(log2(int64(sum.Scale)))})
+				Imm: int64(lanes.Log2(int64(sum.Scale)))})
 			l.held = sum
 		}
 		at = asm.Mem{Base: addressScratch, Disp: at.Disp}
@@ -244,14 +245,4 @@ func appendNumber(list []asm.Inst, r asm.Reg, v int64) []asm.Inst {
 		list = append(list, in)
 	}
 	return list
-}
-
-// log2 returns the binary logarithm of v, rounded down; 0 for v below 2.
-func log2(v int64) int {
-	n := 0
-	for v > 1 {
-		v >>= 1
-		n++
-	}
-	return n
 }

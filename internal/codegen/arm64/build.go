@@ -44,7 +44,7 @@ type workspace struct {
 	regalloc.Workspace[asm.Inst]
 	paused, legal []asm.Inst
 
-	told func(insts []asm.Inst) // if not nil, given the instructions of each routine, in machine registers
+	told func(routine string) // if not nil, given the instructions of each routine as lines
 }
 
 // builder returns an empty builder that shares the workspace's memory.
@@ -156,7 +156,7 @@ const bytesOfInst = 4
 func (b *builder) encode(insts []asm.Inst) []byte {
 	insts = b.work.legalise(insts)
 	if b.work.told != nil {
-		b.work.told(insts)
+		b.work.told(lanes.Lines(insts, b.isa.Text))
 	}
 	b.Free(b.Insts)
 	b.Insts = nil

@@ -67,7 +67,7 @@ func (b *builder) AddressOf(at asm.Mem) asm.Reg {
 	if at.Index == asm.NoReg {
 		b.Assign(r, at.Base)
 	} else {
-		b.opImm(asm.ADD, asm.X64, int64(log2(int64(at.Scale))), r, at.Base, at.Index)
+		b.opImm(asm.ADD, asm.X64, int64(lanes.Log2(int64(at.Scale))), r, at.Base, at.Index)
 	}
 	if at.Disp != 0 {
 		b.IntegerNumber(lanes.Add, r, int64(at.Disp))
@@ -101,12 +101,12 @@ func (b *builder) Times(x asm.Reg, v int64) asm.Reg {
 	r := b.General()
 	switch low := v & -v; {
 	case v > 0 && v == low:
-		b.opImm(asm.LSL, asm.X64, int64(log2(v)), r, x)
+		b.opImm(asm.LSL, asm.X64, int64(lanes.Log2(v)), r, x)
 	case v > 0 && (v-1)&(v-2) == 0: // 2ⁿ + 1
-		b.opImm(asm.ADD, asm.X64, int64(log2(v-1)), r, x, x)
+		b.opImm(asm.ADD, asm.X64, int64(lanes.Log2(v-1)), r, x, x)
 	case v > 0 && v/low-1 > 0 && (v/low-1)&(v/low-2) == 0: // (2ⁿ + 1)·2ᵐ
-		b.opImm(asm.ADD, asm.X64, int64(log2(v/low-1)), r, x, x)
-		b.opImm(asm.LSL, asm.X64, int64(log2(low)), r, r)
+		b.opImm(asm.ADD, asm.X64, int64(lanes.Log2(v/low-1)), r, x, x)
+		b.opImm(asm.LSL, asm.X64, int64(lanes.Log2(low)), r, r)
 	default:
 		b.SetNumber(r, v)
 		b.op(asm.MUL, asm.X64, r, r, x)

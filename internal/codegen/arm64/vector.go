@@ -379,7 +379,7 @@ func (b *builder) FirstSet(word regalloc.Reg) regalloc.Reg {
 	r := b.General()
 	b.op(asm.RBIT, asm.X64, r, word)
 	b.op(asm.CLZ, asm.X64, r, r)
-	b.ShiftDown(r, int64(log2(bitsOfLane)))
+	b.ShiftDown(r, int64(lanes.Log2(bitsOfLane)))
 	return r
 }
 
