@@ -41,12 +41,10 @@ func (i *isa) inHalves() *isa {
 // builder collects the instructions of a routine over virtual registers, and the constants that they read.
 type builder struct {
 	regalloc.Routine[asm.Inst]
-	isa      *isa
-	code     *asm.Code          // of the routine: its labels and its pool
-	pooled   map[string]asm.Reg // the registers of constants, by their bytes
-	contents map[asm.Reg]string // the reverse
-	budgets  lanes.Budgets[asm.Inst]
-	work     *workspace
+	isa     *isa
+	code    *asm.Code // of the routine: its labels and its pool
+	budgets lanes.Budgets[asm.Inst]
+	work    *workspace
 }
 
 // newBuilder returns a builder with a workspace of its own.
@@ -62,8 +60,7 @@ type workspace struct {
 
 // builder returns an empty builder that shares the workspace's memory.
 func (w *workspace) builder(i *isa) *builder {
-	return &builder{Routine: w.Routine(), isa: i, code: new(asm.Code), pooled: map[string]asm.Reg{},
-		contents: map[asm.Reg]string{}, work: w}
+	return &builder{Routine: w.Routine(), isa: i, code: new(asm.Code), work: w}
 }
 
 // Code returns the instructions so far. SetCode replaces them, by those that come before the next one.
@@ -186,24 +183,10 @@ func (b *builder) Times(x asm.Reg, v int64) asm.Reg {
 
 // Vector returns a register for a constant that fills a vector; the allocator decides whether it is kept in one or
 // read from memory where it is used.
-func (b *builder) Vector(bytes []byte) asm.Reg {
-	key := string(bytes)
-	if r, ok := b.pooled[key]; ok {
-		return r
-	}
-	r := b.NewVector()
-	b.pooled[key], b.contents[r] = r, key
-	b.Constants[r] = b.code.Constant(bytes)
-	return r
-}
+func (b *builder) Vector(bytes []byte) asm.Reg { return b.Constant(asm.Vector, bytes, b.code.Constant) }
 
 // Bytes returns the bytes of a constant's register; nil for a register that is not a constant.
-func (b *builder) Bytes(r asm.Reg) []byte {
-	if key, ok := b.contents[r]; ok {
-		return []byte(key)
-	}
-	return nil
-}
+func (b *builder) Bytes(r asm.Reg) []byte { return b.Contents(r) }
 
 // InPool returns the address of a constant that fills a vector.
 func (b *builder) InPool(bytes []byte) asm.Mem { return asm.Mem{Pool: b.code.Constant(bytes)} }

@@ -35,14 +35,7 @@ var workspaces = sync.Pool{New: func() any { return &workspace{} }}
 
 // Compile is Generate, and places the code.
 func Compile(m *loop.Module, machine target.Machine) (*target.Code, error) {
-	code, err := Generate(m, machine)
-	if err == nil && code.Place != nil {
-		err = code.Place()
-	}
-	if err != nil {
-		return nil, err
-	}
-	return code, nil
+	return lanes.Placed(Generate(m, machine))
 }
 
 // vectorRegisters is the number of vector registers; tests make it smaller.
@@ -97,10 +90,7 @@ type routine struct {
 // Finish turns the routine into machine code.
 func (r routine) Finish(spill int32) (code []byte, frame int32, tile, longest int64) {
 	insts, frame := r.allocate(spill)
-	r.budgets.Room = r.work.paused
-	insts, tile = r.budgets.Put(r.isa, insts, r.tiles, r.Label)
-	longest = r.budgets.Longest(r.isa, insts, r.tiles)
-	r.work.paused = r.budgets.Room
+	insts, tile, longest = r.budgets.Finish(r.isa, insts, r.tiles, r.Label, &r.work.paused)
 	return r.encode(insts), frame, tile, longest
 }
 

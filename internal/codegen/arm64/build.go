@@ -28,12 +28,10 @@ const (
 // builder collects the instructions of a routine over virtual registers, and the constants that they read.
 type builder struct {
 	regalloc.Routine[asm.Inst]
-	isa      *isa
-	code     *asm.Code          // of the routine: its labels and its pool
-	pooled   map[string]asm.Reg // the registers of constants, by their bytes
-	contents map[asm.Reg]string // the reverse
-	budgets  lanes.Budgets[asm.Inst]
-	work     *workspace
+	isa     *isa
+	code    *asm.Code // of the routine: its labels and its pool
+	budgets lanes.Budgets[asm.Inst]
+	work    *workspace
 }
 
 // newBuilder returns a builder with a workspace of its own.
@@ -49,8 +47,7 @@ type workspace struct {
 
 // builder returns an empty builder that shares the workspace's memory.
 func (w *workspace) builder(i *isa) *builder {
-	return &builder{Routine: w.Routine(), isa: i, code: new(asm.Code), pooled: map[string]asm.Reg{},
-		contents: map[asm.Reg]string{}, work: w}
+	return &builder{Routine: w.Routine(), isa: i, code: new(asm.Code), work: w}
 }
 
 // Code returns the instructions so far. SetCode replaces them, by those that come before the next one.
@@ -87,34 +84,20 @@ func (b *builder) NewVector() asm.Reg { return b.Register(asm.Vector) }
 
 // Constants.
 
-// poolVector returns a register for a constant that fills a vector; the allocator decides whether it is kept in one or
+// Vector returns a register for a constant that fills a vector; the allocator decides whether it is kept in one or
 // read from memory where it is used.
-func (b *builder) poolVector(bytes []byte) asm.Reg {
-	key := string(bytes)
-	if r, ok := b.pooled[key]; ok {
-		return r
-	}
-	r := b.NewVector()
-	b.pooled[key], b.contents[r] = r, key
-	b.Constants[r] = b.code.Constant(bytes)
-	return r
-}
+func (b *builder) Vector(bytes []byte) asm.Reg { return b.Constant(asm.Vector, bytes, b.code.Constant) }
 
-// constantBytes returns the bytes of a constant's register; nil for a register that is not a constant.
-func (b *builder) constantBytes(r asm.Reg) []byte {
-	if key, ok := b.contents[r]; ok {
-		return []byte(key)
-	}
-	return nil
-}
+// Bytes returns the bytes of a constant's register; nil for a register that is not a constant.
+func (b *builder) Bytes(r asm.Reg) []byte { return b.Contents(r) }
 
 // repeated32 returns a vector with a number in all lanes of 32 bits; repeated64 in all lanes of 64 bits.
 func (b *builder) repeated32(v uint32) asm.Reg {
-	return b.poolVector(slices.Repeat(binary.LittleEndian.AppendUint32(nil, v), vectorLanes))
+	return b.Vector(slices.Repeat(binary.LittleEndian.AppendUint32(nil, v), vectorLanes))
 }
 
 func (b *builder) repeated64(v uint64) asm.Reg {
-	return b.poolVector(slices.Repeat(binary.LittleEndian.AppendUint64(nil, v), vectorLanes/2))
+	return b.Vector(slices.Repeat(binary.LittleEndian.AppendUint64(nil, v), vectorLanes/2))
 }
 
 // float returns an f32 in all lanes.
@@ -132,7 +115,7 @@ func (b *builder) iota32() asm.Reg {
 	for i := range vectorLanes {
 		bytes = binary.LittleEndian.AppendUint32(bytes, uint32(i))
 	}
-	return b.poolVector(bytes)
+	return b.Vector(bytes)
 }
 
 // allocate returns the routine's instructions with machine registers, and the bytes of the frame in use: those from

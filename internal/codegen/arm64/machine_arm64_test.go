@@ -244,7 +244,7 @@ func TestLanesOfMask(t *testing.T) {
 				binary.LittleEndian.PutUint32(bytes[4*n:], math.MaxUint32)
 			}
 		}
-		mask := b.poolVector(bytes)
+		mask := b.Vector(bytes)
 		for n := range vectorLanes {
 			for at, wanted := range []bool{false, true} {
 				r, past := b.Number(1), b.Label()

@@ -70,23 +70,30 @@ func (e *machine) ReadOne(_ *lanes.RegisterTile, f lanes.Elements, r regalloc.Re
 
 // ReadRun reads a vector of a row; of a part, without touching memory beyond its lanes.
 func (e *machine) ReadRun(t *lanes.RegisterTile, f lanes.Elements, r regalloc.Reg, at regalloc.Mem, part bool) {
-	size := f.Size()
+	if part && !t.Part.Known() {
+		e.opImm(asm.MOVI, asm.D2, 0, r)
+	}
+	e.accessRun(asm.LDR, asm.LD1, t, f.Size(), r, at, part)
+	e.widen(f, r)
+}
+
+// accessRun reads or writes adjacent elements of a size: a vector of them, or without touching memory beyond it, its
+// part. whole accesses the low bytes of a register, and lane one of its lanes.
+func (e *machine) accessRun(whole, lane asm.Op, t *lanes.RegisterTile, size int64, r asm.Reg, at asm.Mem, part bool) {
 	switch {
 	case !part:
-		e.access(asm.LDR, singleOf(size*t.Lanes()), r, at)
+		e.access(whole, singleOf(size*t.Lanes()), r, at)
 	case t.Part.Known():
 		e.parts(t.Part.Fixed*size, func(bytes, from int64) {
 			if from == 0 {
-				e.access(asm.LDR, singleOf(bytes), r, at)
+				e.access(whole, singleOf(bytes), r, at)
 			} else {
-				e.accessLane(asm.LD1, singleOf(bytes), r, int(from/bytes), after(at, from))
+				e.accessLane(lane, singleOf(bytes), r, int(from/bytes), after(at, from))
 			}
 		})
 	default:
-		e.opImm(asm.MOVI, asm.D2, 0, r)
-		t.EachLane(func(i int64) { e.accessLane(asm.LD1, singleOf(size), r, int(i), after(at, i*size)) })
+		t.EachLane(func(i int64) { e.accessLane(lane, singleOf(size), r, int(i), after(at, i*size)) })
 	}
-	e.widen(f, r)
 }
 
 // parts calls do for powers of two that add up to a number of bytes, the largest first, with the bytes before.
@@ -117,21 +124,7 @@ func (e *machine) WriteRun(t *lanes.RegisterTile, f lanes.Elements, at regalloc.
 			}
 		}
 	}
-	size := f.Size()
-	switch {
-	case !part:
-		e.access(asm.STR, singleOf(size*t.Lanes()), r, at)
-	case t.Part.Known():
-		e.parts(t.Part.Fixed*size, func(bytes, from int64) {
-			if from == 0 {
-				e.access(asm.STR, singleOf(bytes), r, at)
-			} else {
-				e.accessLane(asm.ST1, singleOf(bytes), r, int(from/bytes), after(at, from))
-			}
-		})
-	default:
-		t.EachLane(func(i int64) { e.accessLane(asm.ST1, singleOf(size), r, int(i), after(at, i*size)) })
-	}
+	e.accessRun(asm.STR, asm.ST1, t, f.Size(), r, at, part)
 }
 
 // ClearLanes makes a register 0.

@@ -51,9 +51,6 @@ func shapeOf(dt dtype.DType) asm.Shape {
 	return asm.S4
 }
 
-// Vector returns a constant that fills a register.
-func (b *builder) Vector(bytes []byte) regalloc.Reg { return b.poolVector(bytes) }
-
 // Repeated returns the low bits of a number in all lanes.
 func (b *builder) Repeated(dt dtype.DType, bits uint64) regalloc.Reg {
 	if dt.Bits() == 64 {
@@ -61,9 +58,6 @@ func (b *builder) Repeated(dt dtype.DType, bits uint64) regalloc.Reg {
 	}
 	return b.repeated32(uint32(bits))
 }
-
-// Bytes returns the bytes of a constant.
-func (b *builder) Bytes(x regalloc.Reg) []byte { return b.constantBytes(x) }
 
 // InPool returns the address of a constant.
 func (b *builder) InPool(bytes []byte) regalloc.Mem { return asm.Mem{Pool: b.code.Constant(bytes)} }
@@ -532,11 +526,11 @@ func (b *builder) Lookup(table []uint32, index regalloc.Reg) regalloc.Reg {
 			part = binary.LittleEndian.AppendUint32(part, entry)
 		}
 		if from == 0 {
-			r = b.three(asm.TBL, asm.B16, b.poolVector(part), bytes)
+			r = b.three(asm.TBL, asm.B16, b.Vector(part), bytes)
 			continue
 		}
 		bytes = b.three(asm.SUB, asm.B16, bytes, b.repeated32(0x10101010))
-		b.op(asm.TBX, asm.B16, r, b.poolVector(part), bytes)
+		b.op(asm.TBX, asm.B16, r, b.Vector(part), bytes)
 	}
 	return r
 }

@@ -110,6 +110,17 @@ func compileAll(kernels []*loop.Kernel, m *loop.Module, open func() (Compiler, f
 	return compiled, why
 }
 
+// Placed places generated code; err is that of its generation.
+func Placed(code *target.Code, err error) (*target.Code, error) {
+	if err == nil && code.Place != nil {
+		err = code.Place()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return code, nil
+}
+
 // CompileOne is CompileKernel, except that a panic becomes a Fault.
 func CompileOne(k *loop.Kernel, m *loop.Module, c Compiler) (compiled *Kernel, why target.Left) {
 	defer func() {

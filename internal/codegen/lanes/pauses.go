@@ -19,7 +19,7 @@ import (
 
 // Budgets is how the loops of a routine count down the budget. Its zero value is ready.
 type Budgets[I any] struct {
-	Room []I // memory that the next routine reuses
+	room []I // memory that the next routine reuses
 
 	// of loops, by the labels at which they begin again; a loop that is not listed may run for ever
 	trips map[regalloc.Label]trips
@@ -226,8 +226,8 @@ func (b *Budgets[I]) Put(m Poller[I], insts []I, tiles regalloc.Label, label fun
 	}
 	at := map[int]*turn{}
 	root.collect(at)
-	list = slices.Grow(b.Room[:0], len(insts)+5*len(at))
-	defer func() { b.Room = list }()
+	list = slices.Grow(b.room[:0], len(insts)+5*len(at))
+	defer func() { b.room = list }()
 	b.backs = map[regalloc.Label]int64{}
 	var aside []I
 	poll := func(cost int64) {
@@ -354,6 +354,16 @@ func (t *turn) gapsOf(costs costs, polls map[int]int64) gaps {
 	all := Times(each.through, t.trips.most)
 	return gaps{before: plus(each.before, all), after: plus(each.after, all),
 		between: max(each.between, plus(plus(each.before, each.after), all)), through: all, polls: true}
+}
+
+// Finish is Put and Longest, with memory that the next routine reuses.
+func (b *Budgets[I]) Finish(m Poller[I], insts []I, tiles regalloc.Label, label func() regalloc.Label,
+	room *[]I) (list []I, tile, longest int64) {
+	b.room = *room
+	list, tile = b.Put(m, insts, tiles, label)
+	longest = b.Longest(m, list, tiles)
+	*room = b.room
+	return list, tile, longest
 }
 
 // Longest returns the greatest cost of a routine between two points at which it may return, in instructions: the end of

@@ -8,8 +8,10 @@ type Routine[I any] struct {
 	// The allocator decides whether a constant has a register or is read from memory where it is used.
 	Constants map[Reg]int32
 
-	count [Classes]int // virtual registers, by class
-	work  *Workspace[I]
+	registers map[string]Reg // of constants, by their bytes
+	contents  map[Reg]string // the reverse
+	count     [Classes]int   // virtual registers, by class
+	work      *Workspace[I]
 }
 
 // Workspace is memory that a goroutine reuses from one routine to the next. Its zero value is ready.
@@ -28,7 +30,9 @@ type Workspace[I any] struct {
 }
 
 // Routine returns an empty routine that shares the workspace's memory.
-func (w *Workspace[I]) Routine() Routine[I] { return Routine[I]{Constants: map[Reg]int32{}, work: w} }
+func (w *Workspace[I]) Routine() Routine[I] {
+	return Routine[I]{Constants: map[Reg]int32{}, registers: map[string]Reg{}, contents: map[Reg]string{}, work: w}
+}
 
 // reuse returns a list of n zeros in a workspace.
 func reuse[T any](room *[]T, n int) []T {
@@ -44,6 +48,27 @@ func reuse[T any](room *[]T, n int) []T {
 func (r *Routine[I]) Register(c Class) Reg {
 	r.count[c]++
 	return Virtual(c, r.count[c]-1)
+}
+
+// Constant returns the register of a class whose value is a constant. pool puts its bytes into the routine's pool,
+// once, and returns its number there.
+func (r *Routine[I]) Constant(c Class, bytes []byte, pool func(bytes []byte) int32) Reg {
+	key := string(bytes)
+	if reg, ok := r.registers[key]; ok {
+		return reg
+	}
+	reg := r.Register(c)
+	r.registers[key], r.contents[reg] = reg, key
+	r.Constants[reg] = pool(bytes)
+	return reg
+}
+
+// Contents returns the bytes of a constant's register; nil for a register that is not a constant.
+func (r *Routine[I]) Contents(reg Reg) []byte {
+	if key, ok := r.contents[reg]; ok {
+		return []byte(key)
+	}
+	return nil
 }
 
 // Registers returns the number of virtual registers of a class.
