@@ -81,8 +81,7 @@ func isaOf(machine target.Machine) *isa {
 	return &i
 }
 
-// Routine emits a nest: a loop over the tiles from RSI to RDX, in which the parallel loops' variables are found from
-// the tile's number. The innermost loop's variable changes fastest.
+// Routine emits a nest: a loop over the tiles from RSI to RDX.
 func (c *compiler) Routine(k *lanes.KernelEmitter, n loop.Nest) lanes.Routine {
 	e := &machine{builder: c.work.builder(c.isa)}
 	e.Emitter = lanes.NewEmitter(e, k, c.isa.lanes, int64(c.isa.registers)/4)
@@ -90,35 +89,5 @@ func (c *compiler) Routine(k *lanes.KernelEmitter, n loop.Nest) lanes.Routine {
 	tile, end := e.General(), e.General()
 	e.Assign(tile, asm.RSI)
 	e.Assign(end, asm.RDX)
-	scope := e.Open(n.Body)
-	rest := tile
-	for i := len(n.Loops) - 1; i >= 0; i-- {
-		f := n.Loops[i]
-		if i == 0 {
-			e.Names[f.Var] = lanes.Name{Depth: scope.Depth, Register: e.CopyOf(rest)}
-			break
-		}
-		e.Emit(asm.Inst{Op: asm.MOV, Bits: 64, Args: [4]asm.Reg{asm.RAX, rest}})
-		divisor := e.IntegerOf(f.Extent)
-		e.Emit(asm.Inst{Op: asm.MOV, Bits: 32, Args: [4]asm.Reg{asm.RDX}, Imm: 0})
-		e.Emit(asm.Inst{Op: asm.DIV, Bits: 64, Args: [4]asm.Reg{divisor}})
-		rest = e.CopyOf(asm.RAX)
-		e.Names[f.Var] = lanes.Name{Depth: scope.Depth, Register: e.CopyOf(asm.RDX)}
-	}
-	scope.Certain = true
-	e.Tile(n)
-	body := e.Close()
-	again := e.Label()
-	over := e.Label()
-	e.CompareNumbers(tile, end)
-	e.JumpIf(lanes.GreaterOrEqual, over)
-	e.AppendCode(scope.Head)
-	e.Bind(again)
-	e.AppendCode(body)
-	e.IntegerNumber(lanes.Add, tile, 1)
-	e.CompareNumbers(tile, end)
-	e.JumpIf(lanes.Less, again)
-	e.Bind(over)
-	e.Return(0)
-	return routine{e.builder, again}
+	return routine{e.builder, e.Nest(n, tile, end)}
 }

@@ -72,15 +72,26 @@ func (b *builder) Return(status int64) {
 // DivideNatural returns x/y rounded down, or the remainder, for an x of 0 or more.
 func (b *builder) DivideNatural(x, y asm.Reg, remainder bool) asm.Reg {
 	r := b.General()
-	b.Emit(asm.Inst{Op: asm.MOV, Bits: 64, Args: [4]asm.Reg{asm.RAX, x}})
-	b.Emit(asm.Inst{Op: asm.MOV, Bits: 32, Args: [4]asm.Reg{asm.RDX}, Imm: 0})
-	b.Emit(asm.Inst{Op: asm.DIV, Bits: 64, Args: [4]asm.Reg{y}})
+	b.divideNatural(x, y)
 	if remainder {
 		b.Assign(r, asm.RDX)
 	} else {
 		b.Assign(r, asm.RAX)
 	}
 	return r
+}
+
+// Divided returns x/y rounded down and the remainder, for an x of 0 or more.
+func (b *builder) Divided(x, y asm.Reg) (quotient, remainder asm.Reg) {
+	b.divideNatural(x, y)
+	return b.CopyOf(asm.RAX), b.CopyOf(asm.RDX)
+}
+
+// divideNatural leaves x/y in RAX and the remainder in RDX.
+func (b *builder) divideNatural(x, y asm.Reg) {
+	b.Emit(asm.Inst{Op: asm.MOV, Bits: 64, Args: [4]asm.Reg{asm.RAX, x}})
+	b.Emit(asm.Inst{Op: asm.MOV, Bits: 32, Args: [4]asm.Reg{asm.RDX}, Imm: 0})
+	b.Emit(asm.Inst{Op: asm.DIV, Bits: 64, Args: [4]asm.Reg{y}})
 }
 
 // DivideDown returns x/y rounded down, or the remainder, which has y's sign; y is 1 or more.

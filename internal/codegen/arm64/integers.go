@@ -179,6 +179,12 @@ func (b *builder) DivideNatural(x, y asm.Reg, remainder bool) asm.Reg {
 	return b.rest(x, y, quotient)
 }
 
+// Divided returns x/y rounded down and the remainder, for an x of 0 or more.
+func (b *builder) Divided(x, y asm.Reg) (quotient, remainder asm.Reg) {
+	quotient = b.DivideNatural(x, y, false)
+	return quotient, b.rest(x, y, quotient)
+}
+
 // rest returns x − y·quotient.
 func (b *builder) rest(x, y, quotient asm.Reg) asm.Reg {
 	r := b.General()

@@ -46,9 +46,10 @@ type Scalars interface {
 	IntegerNumber(op Operation, x regalloc.Reg, v int64)
 	ShiftDown(x regalloc.Reg, n int64)
 	ShiftNatural(x regalloc.Reg, n int64)
-	// DivideNatural returns x/y, or the remainder, for an x of 0 or more. DivideDown takes any x: the quotient is
-	// rounded down, and the remainder has y's sign. y is 1 or more.
+	// DivideNatural returns x/y, or the remainder, for an x of 0 or more, and Divided both. DivideDown takes any x: the
+	// quotient is rounded down, and the remainder has y's sign. y is 1 or more.
 	DivideNatural(x, y regalloc.Reg, remainder bool) regalloc.Reg
+	Divided(x, y regalloc.Reg) (quotient, remainder regalloc.Reg)
 	DivideDown(x, y regalloc.Reg, remainder bool) regalloc.Reg
 	// Divide is Div, Rem or FloorMod of any x and y, signed or not: by 0 the result is 0, and the least integer divided
 	// by −1 is itself, without a remainder. An x of narrower type is extended.

@@ -15,9 +15,7 @@ func (e *Emitter) Nest(n loop.Nest, tile, end regalloc.Reg) (again regalloc.Labe
 		f := n.Loops[i]
 		register := rest
 		if i > 0 {
-			divisor := e.IntegerOf(f.Extent)
-			register = e.DivideNatural(rest, divisor, true)
-			rest = e.DivideNatural(rest, divisor, false)
+			rest, register = e.Divided(rest, e.IntegerOf(f.Extent))
 		} else {
 			register = e.CopyOf(rest)
 		}

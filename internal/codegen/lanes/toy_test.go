@@ -153,6 +153,9 @@ func (m *toy) DivideNatural(x, y regalloc.Reg, remainder bool) regalloc.Reg {
 	})
 	return r
 }
+func (m *toy) Divided(x, y regalloc.Reg) (quotient, remainder regalloc.Reg) {
+	return m.DivideNatural(x, y, false), m.DivideNatural(x, y, true)
+}
 func (m *toy) CopyOf(x regalloc.Reg) regalloc.Reg {
 	r := m.register(x.Class())
 	m.Assign(r, x)
@@ -231,25 +234,7 @@ func (c *toyCompiler) Routine(k *lanes.KernelEmitter, n loop.Nest) lanes.Routine
 	m.Emitter = lanes.NewEmitter(m, k, int(c.bytes/4), 4)
 	m.Open(nil)
 	tile, end := m.General(), m.General()
-	scope := m.Open(n.Body)
-	rest := m.CopyOf(tile)
-	for i := len(n.Loops) - 1; i >= 0; i-- {
-		f, extent := n.Loops[i], m.IntegerOf(n.Loops[i].Extent)
-		m.Names[f.Var] = lanes.Name{Depth: scope.Depth, Register: m.DivideNatural(rest, extent, true)}
-		rest = m.DivideNatural(rest, extent, false)
-	}
-	m.Tile(n)
-	body := m.Close()
-	again, over := m.Label(), m.Label()
-	m.CompareNumbers(tile, end)
-	m.JumpIf(lanes.GreaterOrEqual, over)
-	m.Bind(again)
-	m.Place(scope, body)
-	m.IntegerNumber(lanes.Add, tile, 1)
-	m.CompareNumbers(tile, end)
-	m.JumpIf(lanes.Less, again)
-	m.Bind(over)
-	m.Return(0)
+	m.Nest(n, tile, end)
 	r := toyRoutine{m, tile, end, byte(len(c.routines))}
 	c.routines = append(c.routines, r)
 	return r

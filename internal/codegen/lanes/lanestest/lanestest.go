@@ -95,7 +95,7 @@ func (c *compiler) Call(uintptr, unsafe.Pointer, int64, int64) int64 {
 	panic("lanestest: code is called by Run")
 }
 
-// Routine emits a nest: a loop over tiles, whose numbers become the parallel loops' variables.
+// Routine emits a nest: a loop over tiles.
 func (c *compiler) Routine(k *lanes.KernelEmitter, n loop.Nest) lanes.Routine {
 	r := &routine{lanes: c.Lanes, constants: map[string]regalloc.Reg{}}
 	m := &model{Machine: c.Machine, routine: r, at: len(c.routines)}
@@ -104,30 +104,7 @@ func (c *compiler) Routine(k *lanes.KernelEmitter, n loop.Nest) lanes.Routine {
 	e.Open(nil)
 	tile, end := m.General(), m.General()
 	m.first, m.end = tile, end
-	scope := e.Open(n.Body)
-	rest := tile
-	for i := len(n.Loops) - 1; i >= 0; i-- {
-		variable := rest
-		if i > 0 {
-			extent := e.IntegerOf(n.Loops[i].Extent)
-			variable, rest = m.DivideNatural(rest, extent, true), m.DivideNatural(rest, extent, false)
-		}
-		e.Names[n.Loops[i].Var] = lanes.Name{Depth: scope.Depth, Register: variable}
-	}
-	scope.Certain = true
-	e.Tile(n)
-	body := e.Close()
-	again, over := m.Label(), m.Label()
-	m.CompareNumbers(tile, end)
-	m.JumpIf(lanes.GreaterOrEqual, over)
-	m.AppendCode(scope.Head)
-	m.Bind(again)
-	m.AppendCode(body)
-	m.IntegerNumber(lanes.Add, tile, 1)
-	m.CompareNumbers(tile, end)
-	m.JumpIf(lanes.Less, again)
-	m.Bind(over)
-	m.Return(0)
+	e.Nest(n, tile, end)
 	return m
 }
 

@@ -115,6 +115,9 @@ func (m *model) DivideNatural(x, y regalloc.Reg, remainder bool) regalloc.Reg {
 		return s.of(x) / s.of(y)
 	})
 }
+func (m *model) Divided(x, y regalloc.Reg) (quotient, remainder regalloc.Reg) {
+	return m.DivideNatural(x, y, false), m.DivideNatural(x, y, true)
+}
 func (m *model) DivideDown(x, y regalloc.Reg, remainder bool) regalloc.Reg {
 	return m.integer(func(s *state) int64 {
 		r := ((s.of(x) % s.of(y)) + s.of(y)) % s.of(y)
