@@ -194,6 +194,17 @@ func (dt DType) IsFloat() bool { return dt.class() == float }
 // IsInt reports whether dt is an integer type, signed or not; Bool is not one.
 func (dt DType) IsInt() bool { return dt.class() == signed || dt.class() == unsigned }
 
+// Accumulator returns the type in which sums of products of values of the type are kept.
+func (dt DType) Accumulator() DType {
+	switch {
+	case dt == F64 || dt == I64 || dt == U64:
+		return dt
+	case dt.IsInt():
+		return I32
+	}
+	return F32
+}
+
 // IsSigned reports whether dt is a signed integer type.
 func (dt DType) IsSigned() bool { return dt.class() == signed }
 

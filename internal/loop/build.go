@@ -224,6 +224,17 @@ func Apply(op UnaryOp, x Expr) Expr { return &Unary{Op: op, X: x} }
 // Apply2 returns a function of two operands of the same type.
 func Apply2(op BinaryOp, x, y Expr) Expr { return &Binary{Op: op, X: x, Y: y} }
 
+// Both returns the conjunction of x and y; nil stands for true.
+func Both(x, y Expr) Expr {
+	switch {
+	case x == nil:
+		return y
+	case y == nil:
+		return x
+	}
+	return Apply2(And, x, y)
+}
+
 // Convert returns x converted to type dt: x itself if it has that type.
 func Convert(dt dtype.DType, x Expr) Expr {
 	if x.DType() == dt {

@@ -172,9 +172,9 @@ func col2imWindow(k *Nest, n *ir.Node) {
 				stride := sym.Const(w.strides[i])
 				from := o[2+i].Add(w.begin[i]).Sub(at[i].Mul(sym.Const(w.dilations[i])))
 				position := from.FloorDiv(stride)
-				mask = bothTrue(mask, loop.Inside(position, sym.Const(0), w.positions[i]))
+				mask = loop.Both(mask, loop.Inside(position, sym.Const(0), w.positions[i]))
 				if w.strides[i] > 1 {
-					mask = bothTrue(mask, loop.Apply2(loop.Eq, loop.At(from.Mod(stride)), loop.Integer(dtype.I64, 0)))
+					mask = loop.Both(mask, loop.Apply2(loop.Eq, loop.At(from.Mod(stride)), loop.Integer(dtype.I64, 0)))
 				}
 				row, column = row.Mul(w.block[i]).Add(at[i]), column.Mul(w.positions[i]).Add(position)
 			}
@@ -194,7 +194,7 @@ func col2imSamples(r *rand.Rand) (out []Sample) {
 		delete(attrs, "kernel")
 		count := int64(1)
 		for axis := range shape {
-			positions, _ := w.positions(axis, sym.Const(shape[axis])).Const()
+			positions, _ := w.Positions(axis, sym.Const(shape[axis])).Const()
 			count *= positions
 		}
 		for j, dt := range append(floatTypes, dtype.I32, dtype.U8, dtype.Bool) {

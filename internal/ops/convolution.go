@@ -9,6 +9,7 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sliding"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
 )
@@ -23,15 +24,7 @@ func init() {
 }
 
 // Window is the geometry of a convolution or a pooling, by spatial axis.
-type Window struct {
-	Kernel, Strides, Dilations []int64
-	Begin, End                 []sym.Expr // padding before and after, per axis
-}
-
-// Attrs returns the window as a node's attributes.
-func (w Window) Attrs() ir.Attrs {
-	return ir.Attrs{"kernel": w.Kernel, "strides": w.Strides, "dilations": w.Dilations, "begin": w.Begin, "end": w.End}
-}
+type Window = sliding.Window
 
 // ConvolutionAs is Convolution of integers of at most 8 bits, signed or unsigned, whose sums and result are of type dt.
 func ConvolutionAs(b *ir.Builder, dt dtype.DType, x, w *ir.Value, window Window, groups int64) *ir.Value {
@@ -53,8 +46,9 @@ func Convolution(b *ir.Builder, x, w, bias *ir.Value, window Window, groups int6
 
 // WindowOf returns the window of a valid node.
 func WindowOf(n *ir.Node) Window {
-	return Window{n.Attrs.Ints("kernel"), n.Attrs.Ints("strides"), n.Attrs.Ints("dilations"), n.Attrs.Exprs("begin"),
-		n.Attrs.Exprs("end")}
+	a := n.Attrs
+	return Window{Kernel: a.Ints("kernel"), Strides: a.Ints("strides"), Dilations: a.Ints("dilations"),
+		Begin: a.Exprs("begin"), End: a.Exprs("end")}
 }
 
 // windowOf reads a node's window; it returns an error if a list's length is not the number of spatial axes.
@@ -73,30 +67,12 @@ func windowOf(n *ir.Node, axes int) (Window, error) {
 	return w, nil
 }
 
-// padding evaluates the padding before and after the input, by spatial axis.
-func (w Window) padding(e *ir.Evaluation) (begin, end []int64, err error) {
+// padding evaluates a window's padding before and after the input, by spatial axis.
+func padding(e *ir.Evaluation, w Window) (begin, end []int64, err error) {
 	if begin, err = e.Ints(w.Begin); err == nil {
 		end, err = e.Ints(w.End)
 	}
 	return begin, end, err
-}
-
-// unpadded reports whether the input has no padding along an axis.
-func (w Window) unpadded(axis int) bool { return isZero(w.Begin[axis]) && isZero(w.End[axis]) }
-
-// extent returns the number of elements from the first to the last that the window covers along an axis.
-func (w Window) extent(axis int) int64 { return (w.Kernel[axis]-1)*w.Dilations[axis] + 1 }
-
-// positions returns the number of window positions along an axis of the given extent, all of them inside the padded
-// input.
-func (w Window) positions(axis int, extent sym.Expr) sym.Expr {
-	room := extent.Add(w.Begin[axis]).Add(w.End[axis]).Sub(sym.Const(w.extent(axis)))
-	return room.FloorDiv(sym.Const(w.Strides[axis])).Add(one)
-}
-
-// source returns the input position that kernel position k reads for output position o; it may lie in the padding.
-func (w Window) source(axis int, o, k sym.Expr) sym.Expr {
-	return o.Mul(sym.Const(w.Strides[axis])).Add(k.Mul(sym.Const(w.Dilations[axis]))).Sub(w.Begin[axis])
 }
 
 // convolutionShape checks types, channels, groups, kernel and padding and infers the result, [N, O, o…] or, with
@@ -147,7 +123,7 @@ func convolutionShape(c *ir.Inference, n *ir.Node) error {
 		if err := c.RequireEqual(n, ws[2+i], sym.Const(window.Kernel[i]), "the kernel's extent"); err != nil {
 			return err
 		}
-		extent := window.positions(i, xs[2+i])
+		extent := window.Positions(i, xs[2+i])
 		if err := c.Require(n, sym.Cond{A: sym.Const(0), Rel: sym.LE, B: extent},
 			"the kernel fits the padded input"); err != nil {
 			return err
@@ -178,7 +154,7 @@ func convolutionMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tens
 	if err != nil {
 		return nil, err
 	}
-	begin, _, err := window.padding(e)
+	begin, _, err := padding(e, window)
 	if err != nil {
 		return nil, err
 	}
@@ -229,60 +205,15 @@ func convolutionMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tens
 // −0.
 func HasHoles(n *ir.Node) bool { return n.Attrs.Bool("holes") }
 
-// inside returns the test that position p lies in [0, extent); nil if the window never leaves the input along this
-// axis.
-func inside(d *sym.Dims, p, extent, at sym.Expr, w Window, axis int) loop.Expr {
-	if w.unpadded(axis) {
-		return nil
-	}
-	return loop.Inside(p, sym.Const(0), extent)
-}
-
-// bothTrue returns the conjunction of x and y; nil stands for true.
-func bothTrue(x, y loop.Expr) loop.Expr {
-	switch {
-	case x == nil:
-		return y
-	case y == nil:
-		return x
-	}
-	return loop.Apply2(loop.And, x, y)
-}
-
-// groupOf returns the number of channels of a group; groups must divide channels.
-func groupOf(channels sym.Expr, groups int64) sym.Expr { return channels.FloorDiv(sym.Const(groups)) }
-
-// grouped writes body in a loop over the groups; a single group needs no loop.
-func (k *Nest) grouped(groups int64, body func(group sym.Expr)) {
-	if groups == 1 {
-		body(sym.Expr{})
-		return
-	}
-	k.Each("g", sym.Const(groups), body)
-}
-
-// biased declares an accumulator of rows × columns; row i starts with bias[first + i], or 0 if bias is nil.
-func (k *Nest) biased(bias *loop.Memory, dt dtype.DType, first, rows, columns sym.Expr) *loop.Memory {
-	acc := k.Local("acc", dt, rows, columns)
-	k.Nest(loop.Each, "z", acc.Shape, func(at []sym.Expr) {
-		start := loop.Expr(loop.Number(dt, 0))
-		if bias != nil {
-			start = loop.Convert(dt, bias.Load(first.Add(at[0])))
-		}
-		k.Store(acc, at, start)
-	})
-	return acc
-}
-
 // convolutionSums lowers a convolution to one sum per element of the result, over the channels of its group and the
 // kernel; holes take no part. Positions outside the image count as 0 or, with channels last, take no part.
 func convolutionSums(k *Nest, n *ir.Node) {
 	x, w, out := k.In[0], k.In[1], k.Out[0]
 	rank := len(x.Shape)
 	window, _ := windowOf(n, rank-2)
-	groups, dt := n.Attrs.Int("groups", 1), accumulator(out.DType)
+	groups, dt := n.Attrs.Int("groups", 1), out.DType.Accumulator()
 	size, weights, result := planar(n, x.Shape), filter(n, w.Shape), planar(n, out.Shape)
-	perGroup, inner := groupOf(result[1], groups), weights[1]
+	perGroup, inner := sliding.GroupOf(result[1], groups), weights[1]
 	extents := append([]sym.Expr{result[0], sym.Const(groups), perGroup}, result[2:]...)
 	k.Nest(loop.Each, "o", extents, func(at []sym.Expr) {
 		image, group, position := at[0], at[1], at[3:]
@@ -296,9 +227,9 @@ func convolutionSums(k *Nest, n *ir.Node) {
 			from := []sym.Expr{image, group.Mul(inner).Add(steps[0])}
 			var mask loop.Expr
 			for i := range position {
-				p := window.source(i, position[i], steps[1+i])
+				p := window.Source(i, position[i], steps[1+i])
 				from = append(from, p)
-				mask = bothTrue(mask, inside(k.D, p, size[2+i], steps[1+i], window, i))
+				mask = loop.Both(mask, window.Inside(i, p, size[2+i]))
 			}
 			from = unplanar(n, from)
 			value := x.Load(from...)
@@ -313,7 +244,7 @@ func convolutionSums(k *Nest, n *ir.Node) {
 			there := k.Let("w", weight)
 			product := times(loop.Convert(dt, value), loop.Convert(dt, there))
 			if HasHoles(n) {
-				mask = bothTrue(mask, loop.Apply(loop.Not, isHole(there)))
+				mask = loop.Both(mask, loop.Apply(loop.Not, isHole(there)))
 			}
 			if mask != nil {
 				product = loop.Choose(mask, product, loop.Number(dt, 0))

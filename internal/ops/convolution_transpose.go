@@ -6,6 +6,7 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sliding"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
 )
@@ -60,7 +61,7 @@ func convTransposeShape(c *ir.Inference, n *ir.Node) error {
 		if err := c.RequireEqual(n, w.Shape[2+i], sym.Const(window.Kernel[i]), "the kernel's extent"); err != nil {
 			return err
 		}
-		extent := x.Shape[2+i].Sub(one).Mul(sym.Const(window.Strides[i])).Add(sym.Const(window.extent(i))).
+		extent := x.Shape[2+i].Sub(one).Mul(sym.Const(window.Strides[i])).Add(sym.Const(window.Extent(i))).
 			Sub(window.Begin[i]).
 			Sub(window.End[i])
 		if err := c.Require(n, sym.Cond{A: sym.Const(0), Rel: sym.LE, B: extent},
@@ -93,7 +94,7 @@ func convTransposeMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*te
 	if err != nil {
 		return nil, err
 	}
-	begin, _, err := window.padding(e)
+	begin, _, err := padding(e, window)
 	if err != nil {
 		return nil, err
 	}
@@ -136,11 +137,11 @@ func convTransposeRows(k *Nest, n *ir.Node) {
 	last := rank - 1
 	window, _ := windowOf(n, rank-2)
 	groups := n.Attrs.Int("groups", 1)
-	perGroup, inner, width := w.Shape[1], groupOf(x.Shape[1], groups), out.Shape[last]
+	perGroup, inner, width := w.Shape[1], sliding.GroupOf(x.Shape[1], groups), out.Shape[last]
 	k.Each("n", out.Shape[0], func(image sym.Expr) {
-		k.grouped(groups, func(group sym.Expr) {
+		sliding.Grouped(k.Builder, groups, func(group sym.Expr) {
 			k.Nest(loop.Each, "row", out.Shape[2:last], func(row []sym.Expr) {
-				acc := k.biased(present(k.In, 2), accumulator(out.DType), group.Mul(perGroup), perGroup, width)
+				acc := sliding.Biased(k.Builder, present(k.In, 2), out.DType.Accumulator(), group.Mul(perGroup), perGroup, width)
 				k.Nest(loop.Serial, "k", w.Shape[2:], func(at []sym.Expr) {
 					var reaches loop.Expr
 					from := []sym.Expr{image, group.Mul(inner)}
@@ -148,10 +149,10 @@ func convTransposeRows(k *Nest, n *ir.Node) {
 						stride := sym.Const(window.Strides[i])
 						p := row[i].Add(window.Begin[i]).Sub(at[i].Mul(sym.Const(window.Dilations[i])))
 						if window.Strides[i] > 1 {
-							reaches = bothTrue(reaches, loop.Apply2(loop.Eq, loop.At(p.Mod(stride)), loop.At(sym.Const(0))))
+							reaches = loop.Both(reaches, loop.Apply2(loop.Eq, loop.At(p.Mod(stride)), loop.At(sym.Const(0))))
 						}
 						from = append(from, p.FloorDiv(stride))
-						reaches = bothTrue(reaches, loop.Inside(p.FloorDiv(stride), sym.Const(0), x.Shape[2+i]))
+						reaches = loop.Both(reaches, loop.Inside(p.FloorDiv(stride), sym.Const(0), x.Shape[2+i]))
 					}
 					axis := last - 2
 					stride := sym.Const(window.Strides[axis])
@@ -189,7 +190,7 @@ func convTransposeSums(k *Nest, n *ir.Node) {
 	x, w, out := k.In[0], k.In[1], k.Out[0]
 	window, _ := windowOf(n, len(x.Shape)-2)
 	groups := n.Attrs.Int("groups", 1)
-	perGroup, inner, dt := w.Shape[1], groupOf(x.Shape[1], groups), accumulator(out.DType)
+	perGroup, inner, dt := w.Shape[1], sliding.GroupOf(x.Shape[1], groups), out.DType.Accumulator()
 	axes := make([]spreadAxis, len(window.Kernel))
 	var phases, positions []sym.Expr
 	steps := []sym.Expr{inner}
@@ -211,7 +212,7 @@ func convTransposeSums(k *Nest, n *ir.Node) {
 		var stored loop.Expr
 		for i, a := range axes {
 			o, inside := a.position(at[3+i], at[3+len(axes)+i])
-			to, stored = append(to, o), bothTrue(stored, inside)
+			to, stored = append(to, o), loop.Both(stored, inside)
 		}
 		k.Nest(loop.Serial, "k", steps, func(step []sym.Expr) {
 			channel := group.Mul(inner).Add(step[0])
@@ -220,13 +221,13 @@ func convTransposeSums(k *Nest, n *ir.Node) {
 			for i, a := range axes {
 				p, tap, in, known := a.source(at[3+i], at[3+len(axes)+i], step[1+i])
 				from, weight = append(from, p), append(weight, tap)
-				reaches, within = bothTrue(reaches, in), bothTrue(within, known)
+				reaches, within = loop.Both(reaches, in), loop.Both(within, known)
 			}
 			factor := w.Load(weight...)
 			if within != nil {
 				factor = w.LoadIf(within, loop.Number(w.DType, 0), weight...)
 			}
-			value := x.LoadIf(bothTrue(within, reaches), loop.Number(x.DType, 0), from...)
+			value := x.LoadIf(loop.Both(within, reaches), loop.Number(x.DType, 0), from...)
 			k.Reduce(sum, loop.Add, loop.Apply2(loop.Mul, loop.Convert(dt, value), loop.Convert(dt, factor)))
 		})
 		k.StoreIf(stored, out, to, loop.Convert(out.DType, sum))
@@ -280,7 +281,7 @@ func (a spreadAxis) source(phase, at, step sym.Expr) (p, tap sym.Expr, reaches, 
 	p = spread.FloorDiv(stride)
 	reaches = loop.Inside(p, sym.Const(0), a.from)
 	if a.stride > 1 {
-		reaches = bothTrue(reaches, loop.Apply2(loop.Eq, loop.At(spread.Mod(stride)), loop.At(sym.Const(0))))
+		reaches = loop.Both(reaches, loop.Apply2(loop.Eq, loop.At(spread.Mod(stride)), loop.At(sym.Const(0))))
 	}
 	return p, step, reaches, nil
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sliding"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
 )
@@ -122,7 +123,7 @@ func deformShape(c *ir.Inference, n *ir.Node) error {
 	}
 	var positions []sym.Expr
 	for i := range axes {
-		extent := c.Dims().Simplify(w.positions(i, x.Shape[first+i]))
+		extent := c.Dims().Simplify(w.Positions(i, x.Shape[first+i]))
 		if err := c.Require(n, sym.Cond{A: sym.Const(0), Rel: sym.LE, B: extent},
 			"the kernel fits the padded input"); err != nil {
 			return err
@@ -168,7 +169,7 @@ func deformMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Te
 	if err != nil {
 		return nil, err
 	}
-	begin, _, err := w.padding(e)
+	begin, _, err := padding(e, w)
 	if err != nil {
 		return nil, err
 	}
@@ -215,13 +216,13 @@ func deformTaps(k *Nest, n *ir.Node) {
 	groups := n.Attrs.Int("groups", 1)
 	last := n.Attrs.Bool("last")
 	channels, first := channelAxis(n)
-	perGroup := groupOf(x.Shape[channels], groups)
+	perGroup := sliding.GroupOf(x.Shape[channels], groups)
 	elements, positions := out.Shape[2], out.Shape[min(3, len(out.Shape)):]
 	if last {
 		elements, positions = out.Shape[axes+1], out.Shape[1:axes+1]
 	}
 	k.Each("n", out.Shape[0], func(image sym.Expr) {
-		k.grouped(groups, func(group sym.Expr) {
+		sliding.Grouped(k.Builder, groups, func(group sym.Expr) {
 			k.Nest(loop.Each, "k", deformOrder(last, ir.Constants(w.Kernel), positions), func(index []sym.Expr) {
 				at, o := index[:axes], index[axes:]
 				if last {
@@ -236,7 +237,7 @@ func deformTaps(k *Nest, n *ir.Node) {
 				for i := range taps {
 					row := element.Mul(sym.Const(int64(axes))).Add(sym.Const(int64(i)))
 					moved := loop.Convert(dt, offset.Load(append([]sym.Expr{image, row}, o...)...))
-					taps[i] = k.linearTaps(k.Let("at", plus(extentAs(dt, w.source(i, o[i], at[i])), moved)), x.Shape[first+i])
+					taps[i] = k.linearTaps(k.Let("at", plus(extentAs(dt, w.Source(i, o[i], at[i])), moved)), x.Shape[first+i])
 				}
 				var weight loop.Expr
 				if mask != nil {
@@ -277,7 +278,7 @@ func deformSamples(r *rand.Rand) (out []Sample) {
 			shape := []int64{2, 4, 6, 7}
 			positions := []int64{2, groups * w.Kernel[0] * w.Kernel[1]}
 			for axis := range w.Kernel {
-				count, _ := w.positions(axis, sym.Const(shape[2+axis])).Const()
+				count, _ := w.Positions(axis, sym.Const(shape[2+axis])).Const()
 				positions = append(positions, count)
 			}
 			dt := floatTypes[i%2]
@@ -305,7 +306,7 @@ func deformSamples(r *rand.Rand) (out []Sample) {
 		each["groups"], each["last"] = int64(2), last
 		positions := []int64{2, 2 * w.Kernel[0] * w.Kernel[1]}
 		for axis := range w.Kernel {
-			count, _ := w.positions(axis, sym.Const(shape[2+axis])).Const()
+			count, _ := w.Positions(axis, sym.Const(shape[2+axis])).Const()
 			positions = append(positions, count)
 		}
 		mask := sampleNormal(r, dtype.F32, positions...)

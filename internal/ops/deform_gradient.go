@@ -6,6 +6,7 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sliding"
 	"github.com/weirml/weir/internal/sym"
 )
 
@@ -29,7 +30,7 @@ func (g *Gradients) deformed(n *ir.Node) *ir.Value {
 	groups := n.Attrs.Int("groups", 1)
 	images, extents, positions := x.Type.Shape[0], x.Type.Shape[first:first+axes], offset.Type.Shape[2:]
 	lead := []sym.Expr{images, sym.Const(groups), product(ir.Constants(w.Kernel))}
-	count, each := product(positions), groupOf(x.Type.Shape[channels], groups)
+	count, each := product(positions), sliding.GroupOf(x.Type.Shape[channels], groups)
 	elements := x
 	if !last {
 		elements = lastChannels(b, elements)

@@ -6,6 +6,7 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sliding"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
 )
@@ -55,7 +56,7 @@ func (g *Gradients) spreadBack(u, weights *ir.Value, w Window, groups int64, sha
 		End: slices.Clone(w.End)}
 	dense := !slices.ContainsFunc(w.Strides, func(s int64) bool { return s != 1 })
 	for i, extent := range shape {
-		reach, from := sym.Const(w.extent(i)), u.Type.Shape[2+i]
+		reach, from := sym.Const(w.Extent(i)), u.Type.Shape[2+i]
 		if dense {
 			back.Begin[i] = reach.Sub(one).Sub(w.Begin[i])
 			back.End[i] = extent.Sub(from).Add(reach).Sub(one).Sub(back.Begin[i])
@@ -68,7 +69,7 @@ func (g *Gradients) spreadBack(u, weights *ir.Value, w Window, groups int64, sha
 	}) {
 		for i, extent := range shape {
 			back.Begin[i] = w.Begin[i]
-			back.End[i] = u.Type.Shape[2+i].Sub(one).Mul(sym.Const(w.Strides[i])).Add(sym.Const(w.extent(i))).Sub(w.Begin[i]).
+			back.End[i] = u.Type.Shape[2+i].Sub(one).Mul(sym.Const(w.Strides[i])).Add(sym.Const(w.Extent(i))).Sub(w.Begin[i]).
 				Sub(extent)
 		}
 		return ConvolutionTranspose(g.Builder, u, weights, nil, back, groups)
@@ -81,13 +82,13 @@ func (g *Gradients) spreadBack(u, weights *ir.Value, w Window, groups int64, sha
 func (g *Gradients) turnedKernel(weights *ir.Value, groups int64) *ir.Value {
 	b, shape := g.Builder, weights.Type.Shape
 	kernel := shape[2:]
-	grouped := append([]sym.Expr{sym.Const(groups), groupOf(shape[0], groups), shape[1]}, kernel...)
+	grouped := append([]sym.Expr{sym.Const(groups), sliding.GroupOf(shape[0], groups), shape[1]}, kernel...)
 	perm := []int64{0, 2, 1}
 	for i := range kernel {
 		perm = append(perm, int64(3+i))
 	}
 	turned := Transpose(b, Reshape(b, weights, grouped...), perm...)
-	turned = Reshape(b, turned, append([]sym.Expr{shape[1].Mul(sym.Const(groups)), groupOf(shape[0], groups)},
+	turned = Reshape(b, turned, append([]sym.Expr{shape[1].Mul(sym.Const(groups)), sliding.GroupOf(shape[0], groups)},
 		kernel...)...)
 	rank := len(shape)
 	begin, step := make([]sym.Expr, rank), slices.Repeat([]int64{1}, rank)
@@ -104,7 +105,7 @@ func (g *Gradients) turnedKernel(weights *ir.Value, groups int64) *ir.Value {
 // the products sum over images and positions.
 func (g *Gradients) kernelGrad(x, u *ir.Value, w Window, groups int64) *ir.Value {
 	b := g.Builder
-	each, filters := groupOf(x.Type.Shape[1], groups), groupOf(u.Type.Shape[1], groups)
+	each, filters := sliding.GroupOf(x.Type.Shape[1], groups), sliding.GroupOf(u.Type.Shape[1], groups)
 	seen := g.seen(x, w, u.Type.Shape[2:])
 	result := append([]sym.Expr{u.Type.Shape[1], each}, ir.Constants(w.Kernel)...)
 	if isOne(each) && isOne(filters) {
@@ -136,7 +137,7 @@ func (g *Gradients) rows(v *ir.Value, groups int64) *ir.Value {
 	if groups == 1 {
 		return Reshape(b, lastChannels(b, v), positions, shape[1])
 	}
-	each := groupOf(shape[1], groups)
+	each := sliding.GroupOf(shape[1], groups)
 	grouped := Reshape(b, v, shape[0], sym.Const(groups), each, product(shape[2:]))
 	return Reshape(b, Transpose(b, grouped, 1, 0, 3, 2), sym.Const(groups), positions, each)
 }
@@ -161,7 +162,7 @@ func (g *Gradients) seen(x *ir.Value, w Window, positions []sym.Expr) []*ir.Valu
 	padded := false
 	for i, extent := range positions {
 		begin[2+i], step[2+i] = w.Begin[i], w.Strides[i]
-		reach := extent.Sub(one).Mul(sym.Const(w.Strides[i])).Add(sym.Const(w.extent(i)))
+		reach := extent.Sub(one).Mul(sym.Const(w.Strides[i])).Add(sym.Const(w.Extent(i)))
 		end[2+i] = reach.Sub(w.Begin[i]).Sub(x.Type.Shape[2+i]).Max(sym.Const(0))
 		padded = padded || !isZero(begin[2+i]) || !isZero(end[2+i])
 	}
@@ -224,7 +225,7 @@ func (g *Gradients) spreadEvenly(u *ir.Value, w Window, shape []sym.Expr) *ir.Va
 	back := w
 	back.End = slices.Clone(w.End)
 	for i, extent := range shape[2:] {
-		back.End[i] = u.Type.Shape[2+i].Sub(one).Mul(sym.Const(w.Strides[i])).Add(sym.Const(w.extent(i))).Sub(w.Begin[i]).
+		back.End[i] = u.Type.Shape[2+i].Sub(one).Mul(sym.Const(w.Strides[i])).Add(sym.Const(w.Extent(i))).Sub(w.Begin[i]).
 			Sub(extent)
 	}
 	return Reshape(b, ConvolutionTranspose(b, Reshape(b, u, single...), ones, nil, back, 1), shape...)
@@ -242,7 +243,7 @@ func (g *Gradients) counts(n *ir.Node, w Window, u *ir.Value) *ir.Value {
 	rank := len(u.Type.Shape)
 	fixed, total := int64(1), (*ir.Value)(nil)
 	for i := range w.Kernel {
-		if w.unpadded(i) && !n.Attrs.Bool("ceil") {
+		if w.Unpadded(i) && !n.Attrs.Bool("ceil") {
 			fixed *= w.Kernel[i]
 			continue
 		}
@@ -302,7 +303,7 @@ func lpPoolGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 // maxPoolGrad adds each position's derivative to the first of the largest elements that its window sees.
 func maxPoolGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	x, window := n.Inputs[0], g.windowFirst(n)
-	if !n.Attrs.Bool("ceil") && window.disjoint(x.Type.Shape[2:]) {
+	if !n.Attrs.Bool("ceil") && disjoint(window, x.Type.Shape[2:]) {
 		return []*ir.Value{g.toLargestDisjoint(x, n.Outputs[0], up[0], window)}
 	}
 	_, indices := MaxPoolIndices(g.Builder, x, window, n.Attrs.Bool("ceil"), false)
@@ -314,14 +315,14 @@ const mostDisjoint = 16
 
 // disjoint reports whether the window's positions are disjoint and read all different elements of constant extents: no
 // padding, no dilation, strides equal to the kernel, and a kernel of 2 to mostDisjoint elements.
-func (w Window) disjoint(shape []sym.Expr) bool {
+func disjoint(w Window, shape []sym.Expr) bool {
 	if product(ir.Constants(w.Kernel)).Equal(one) || sym.NewDims().LE(product(ir.Constants(w.Kernel)),
 		sym.Const(mostDisjoint)) != sym.Yes {
 		return false
 	}
 	for i, extent := range shape {
 		size, fixed := extent.Const()
-		if !fixed || size < w.Kernel[i] || !w.unpadded(i) || w.Dilations[i] != 1 || w.Strides[i] != w.Kernel[i] {
+		if !fixed || size < w.Kernel[i] || !w.Unpadded(i) || w.Dilations[i] != 1 || w.Strides[i] != w.Kernel[i] {
 			return false
 		}
 	}

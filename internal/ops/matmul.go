@@ -175,7 +175,7 @@ func matmulContract(k *Nest, n *ir.Node) {
 		m, ka = len(leadA), len(leadA)+1
 	}
 	k.Nest(loop.Each, "b", lead, func(batch []sym.Expr) {
-		acc := k.Local("acc", accumulator(out.DType), rows, columns)
+		acc := k.Local("acc", out.DType.Accumulator(), rows, columns)
 		k.Nest(loop.Each, "z", acc.Shape, func(at []sym.Expr) { k.Store(acc, at, loop.Number(acc.DType, 0)) })
 		atB := broadcastIndex(append(append([]sym.Expr{}, batch...), zeros(joined)...), leadB)
 		k.Contract(rows, columns, depth,
@@ -183,7 +183,7 @@ func matmulContract(k *Nest, n *ir.Node) {
 			a.Tile(append(broadcastIndex(batch, leadA), zeros(2)...), unit(len(a.Shape), m, one), unit(len(a.Shape), ka, one)),
 			b.Tile(append(atB, zeros(2)...), unit(len(b.Shape), kb, one), unit(len(b.Shape), cols, one)))
 		k.Nest(loop.Each, "o", acc.Shape, func(at []sym.Expr) {
-			to := append(append([]sym.Expr{}, batch...), unraveled(at[0], inner)...)
+			to := append(append([]sym.Expr{}, batch...), sym.Unravel(at[0], inner)...)
 			k.Store(out, append(to, at[1]), loop.Convert(out.DType, acc.Load(at...)))
 		})
 	})
@@ -193,7 +193,7 @@ func matmulContract(k *Nest, n *ir.Node) {
 func matmulSums(k *Nest, n *ir.Node) {
 	a, b, out := k.In[0], k.In[1], k.Out[0]
 	m, ka, kb, cols := matmulAxes(n)
-	rank, dt := len(out.Shape), accumulator(out.DType)
+	rank, dt := len(out.Shape), out.DType.Accumulator()
 	matrix := func(x *loop.Memory, batch []sym.Expr, axisA, axisB int, atA, atB sym.Expr) loop.Expr {
 		index := append(broadcastIndex(batch, x.Shape[:len(x.Shape)-2]), sym.Expr{}, sym.Expr{})
 		index[axisA], index[axisB] = atA, atB
@@ -208,30 +208,6 @@ func matmulSums(k *Nest, n *ir.Node) {
 		})
 		k.Store(out, at, loop.Convert(out.DType, sum))
 	})
-}
-
-// unraveled returns the index of element flat, in row-major order, of the given shape.
-func unraveled(flat sym.Expr, shape []sym.Expr) []sym.Expr {
-	index := make([]sym.Expr, len(shape))
-	for axis := len(shape) - 1; axis > 0; axis-- {
-		index[axis] = flat.Mod(shape[axis])
-		flat = flat.FloorDiv(shape[axis])
-	}
-	if len(shape) > 0 {
-		index[0] = flat
-	}
-	return index
-}
-
-// accumulator returns the type in which sums of products of dt are kept.
-func accumulator(dt dtype.DType) dtype.DType {
-	switch {
-	case dt == dtype.F64 || dt == dtype.I64 || dt == dtype.U64:
-		return dt
-	case dt.IsInt():
-		return dtype.I32
-	}
-	return dtype.F32
 }
 
 // matmulSamples returns operands of several shapes, types and layouts.

@@ -160,7 +160,9 @@ func matmulBlocksMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*ten
 // rowsOf returns the number of rows of a tensor with an axis of columns, and the index of a row in its other axes.
 func rowsOf(shape []sym.Expr) (rows sym.Expr, index func(row sym.Expr, rest ...sym.Expr) []sym.Expr) {
 	lead := shape[:len(shape)-1]
-	return product(lead), func(row sym.Expr, rest ...sym.Expr) []sym.Expr { return append(unraveled(row, lead), rest...) }
+	return product(lead), func(row sym.Expr, rest ...sym.Expr) []sym.Expr {
+		return append(sym.Unravel(row, lead), rest...)
+	}
 }
 
 // weight returns weight index of a word, a number of 32 bits.

@@ -194,7 +194,7 @@ func padMap(k *Nest, n *ir.Node) {
 			if fold != nil {
 				from[i] = fold(from[i], x.Shape[i])
 			} else {
-				mask = bothTrue(mask, loop.Inside(from[i], sym.Const(0), x.Shape[i]))
+				mask = loop.Both(mask, loop.Inside(from[i], sym.Const(0), x.Shape[i]))
 			}
 		}
 		if mask == nil {

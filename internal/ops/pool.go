@@ -75,9 +75,9 @@ func poolShape(c *ir.Inference, n *ir.Node) error {
 	sizes := planar(n, x.Shape)
 	shape := append([]sym.Expr{}, sizes[:2]...)
 	for i := range w.Kernel {
-		extent := w.positions(i, sizes[2+i])
+		extent := w.Positions(i, sizes[2+i])
 		if n.Attrs.Bool("ceil") {
-			extent = w.overhanging(i, sizes[2+i])
+			extent = overhanging(w, i, sizes[2+i])
 		}
 		if err := c.Require(n, sym.Cond{A: leastPositions(extent), Rel: sym.LE, B: extent},
 			"the window fits the padded input"); err != nil {
@@ -101,9 +101,9 @@ func leastPositions(extent sym.Expr) sym.Expr {
 
 // overhanging returns the number of window positions along an axis if the last window may extend beyond the end, as
 // long as it begins inside the input or the padding before it.
-func (w Window) overhanging(axis int, extent sym.Expr) sym.Expr {
+func overhanging(w Window, axis int, extent sym.Expr) sym.Expr {
 	stride := sym.Const(w.Strides[axis])
-	room := extent.Add(w.Begin[axis]).Add(w.End[axis]).Sub(sym.Const(w.extent(axis)))
+	room := extent.Add(w.Begin[axis]).Add(w.End[axis]).Sub(sym.Const(w.Extent(axis)))
 	begins := extent.Add(w.Begin[axis]).CeilDiv(stride)
 	return room.CeilDiv(stride).Add(one).Min(begins)
 }
@@ -120,7 +120,7 @@ func maxPoolNotNegative(n *ir.Node, is func(*ir.Value) bool) bool {
 	for i := range sizes {
 		before, known := w.Begin[i].Const()
 		after, also := w.End[i].Const()
-		reach := w.extent(i) - 1 // from a window's first position to its last
+		reach := w.Extent(i) - 1 // from a window's first position to its last
 		if !known || !also || before > reach || after > reach {
 			return false
 		}
@@ -146,7 +146,7 @@ func poolEach(e *ir.Evaluation, n *ir.Node, x, out *tensor.Tensor, begin func(),
 	if err != nil {
 		return err
 	}
-	first, after, err := w.padding(e)
+	first, after, err := padding(e, w)
 	if err != nil {
 		return err
 	}
@@ -226,12 +226,12 @@ func poolNest(k *Nest, n *ir.Node, otherwise *loop.Const, begin func(o []sym.Exp
 			from := append([]sym.Expr{}, o[:2]...)
 			var mask loop.Expr
 			for i := range at {
-				p := w.source(i, o[2+i], at[i])
+				p := w.Source(i, o[2+i], at[i])
 				from = append(from, p)
 				if ceil {
-					mask = bothTrue(mask, loop.Inside(p, sym.Const(0), shape[2+i]))
+					mask = loop.Both(mask, loop.Inside(p, sym.Const(0), shape[2+i]))
 				} else {
-					mask = bothTrue(mask, inside(k.D, p, shape[2+i], at[i], w, i))
+					mask = loop.Both(mask, w.Inside(i, p, shape[2+i]))
 				}
 			}
 			from = unplanar(n, from)
@@ -271,11 +271,11 @@ func averagePoolWindow(k *Nest, n *ir.Node) {
 				if n.Attrs.Bool("padded") {
 					low, high = w.Begin[i].Neg(), high.Add(w.End[i])
 				}
-				begin := w.source(i, o[2+i], sym.Const(0))
+				begin := w.Source(i, o[2+i], sym.Const(0))
 				d := sym.Const(w.Dilations[i])
 				first := low.Sub(begin).CeilDiv(d).Max(sym.Const(0))
 				end := high.Sub(begin).CeilDiv(d).Min(sym.Const(w.Kernel[i]))
-				if w.unpadded(i) && !n.Attrs.Bool("ceil") {
+				if w.Unpadded(i) && !n.Attrs.Bool("ceil") {
 					first, end = sym.Const(0), sym.Const(w.Kernel[i])
 				}
 				count = count.Mul(end.Sub(first))

@@ -85,9 +85,9 @@ func poolIndicesWindow(k *Nest, n *ir.Node) {
 			index := o[0].Mul(steps[0]).Add(o[1].Mul(steps[1]))
 			var mask loop.Expr
 			for i := range at {
-				p := w.source(i, o[2+i], at[i])
+				p := w.Source(i, o[2+i], at[i])
 				from, index = append(from, p), index.Add(p.Mul(steps[2+i]))
-				mask = bothTrue(mask, loop.Inside(p, sym.Const(0), x.Shape[2+i]))
+				mask = loop.Both(mask, loop.Inside(p, sym.Const(0), x.Shape[2+i]))
 			}
 			value := k.Let("value", x.LoadIf(mask, loop.Lowest(x.DType), from...))
 			better := loop.Apply2(loop.Or, less(best, value), less(where, loop.Integer(dtype.I64, 0)))

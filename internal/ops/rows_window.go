@@ -39,14 +39,14 @@ func windowSeen(n *ir.Node, axis, _ int, rows RowRange) RowRange {
 	if axis == 0 || !ok {
 		return rows
 	}
-	return RowRange{rows.From*w.Strides[at] - begin, (rows.To-1)*w.Strides[at] - begin + w.extent(at)}
+	return RowRange{rows.From*w.Strides[at] - begin, (rows.To-1)*w.Strides[at] - begin + w.Extent(at)}
 }
 
 // windowLoose allows pieces to lack padding along an axis that is padded, or whose last window may extend beyond the
 // end.
 func windowLoose(n *ir.Node, axis, _ int) bool {
 	w, at, _, ok := windowAt(n, axis)
-	return axis != 0 && ok && (!w.unpadded(at) || n.Attrs.Bool("ceil"))
+	return axis != 0 && ok && (!w.Unpadded(at) || n.Attrs.Bool("ceil"))
 }
 
 // windowCut sets the padding of a piece so that its window begins at the same row of the operand. Rows that the window
@@ -58,13 +58,13 @@ func windowCut(b *ir.Builder, n *ir.Node, attrs ir.Attrs, _ []*ir.Value, axis in
 	w, at, _, _ := windowAt(n, axis)
 	begin := w.Begin[at].Add(c.offset(b, 0, w.Strides[at]))
 	setExpr(attrs, "begin", at, begin)
-	setExpr(attrs, "end", at, sym.Const((c.Out.Rows-1)*w.Strides[at]+w.extent(at)-c.In[0].Rows).Sub(begin))
+	setExpr(attrs, "end", at, sym.Const((c.Out.Rows-1)*w.Strides[at]+w.Extent(at)-c.In[0].Rows).Sub(begin))
 	if n.Attrs.Bool("ceil") { // as much padding on every axis as there are positions
 		attrs["ceil"] = false
 		sizes, positions := planar(n, n.Inputs[0].Type.Shape)[2:], planar(n, n.Outputs[0].Type.Shape)[2:]
 		for i := range sizes {
 			if i != at {
-				reach := positions[i].Sub(one).Mul(sym.Const(w.Strides[i])).Add(sym.Const(w.extent(i)))
+				reach := positions[i].Sub(one).Mul(sym.Const(w.Strides[i])).Add(sym.Const(w.Extent(i)))
 				setExpr(attrs, "end", i, b.Dims().Simplify(reach.Sub(sizes[i]).Sub(w.Begin[i])))
 			}
 		}

@@ -80,7 +80,8 @@ func (k *Nest) corners(dt dtype.DType, axes [][]tap) []corner {
 		var next []corner
 		for _, c := range list {
 			for _, t := range taps {
-				n := corner{at: append(append([]sym.Expr{}, c.at...), t.at), weight: c.weight, inside: bothTrue(c.inside, t.inside)}
+				n := corner{at: append(append([]sym.Expr{}, c.at...), t.at), weight: c.weight,
+					inside: loop.Both(c.inside, t.inside)}
 				if t.weight != nil {
 					n.weight = loop.Convert(dt, t.weight)
 				}

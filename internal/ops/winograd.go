@@ -151,7 +151,7 @@ func winogradSums(k *Nest, n *ir.Node) {
 			var inside loop.Expr
 			for i := range begin {
 				p := o[1+i].Add(at[i]).Sub(begin[i])
-				from, inside = append(from, p), bothTrue(inside, loop.Inside(p, sym.Const(0), x.Shape[1+i]))
+				from, inside = append(from, p), loop.Both(inside, loop.Inside(p, sym.Const(0), x.Shape[1+i]))
 			}
 			none := loop.Number(dtype.F32, 0)
 			value := x.LoadIf(inside, none, append(from, at[last-1])...)

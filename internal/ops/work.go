@@ -21,7 +21,7 @@ func convolutionWork(n *ir.Node) sym.Expr {
 	seen := make([][]sym.Expr, axes) // by axis, for each position of the kernel: the output positions that see the input
 	for i := range axes {
 		for k := range w.Kernel[i] {
-			seen[i] = append(seen[i], w.seen(i, k, size[2+i], out[2+i]))
+			seen[i] = append(seen[i], w.Seen(i, k, size[2+i], out[2+i]))
 		}
 	}
 	each := sym.Product(sym.Const(2), out[0], out[1], weights[1]) // of a pair
@@ -32,22 +32,6 @@ func convolutionWork(n *ir.Node) sym.Expr {
 		each = each.Mul(sym.Sum(seen[i]...))
 	}
 	return each
-}
-
-// seen returns the number of output positions that read the input at kernel position k of an axis. With named extents
-// the number is right if the input is at least as long as the window, and an estimate if the window has strides.
-func (w Window) seen(axis int, k int64, size, out sym.Expr) sym.Expr {
-	if w.unpadded(axis) {
-		return out
-	}
-	stride, at := sym.Const(w.Strides[axis]), sym.Const(k*w.Dilations[axis])
-	before := w.Begin[axis].Sub(at).CeilDiv(stride).Max(sym.Const(0))
-	if _, known := size.Const(); known {
-		end := size.Add(w.Begin[axis]).Sub(at).CeilDiv(stride).Min(out)
-		return end.Sub(before).Max(sym.Const(0))
-	}
-	after := at.Add(w.End[axis]).Sub(sym.Const(w.extent(axis) - 1)).CeilDiv(stride).Max(sym.Const(0))
-	return out.Sub(before).Sub(after).Max(sym.Const(0))
 }
 
 // throughHoles returns two operations for each weight that is not a hole and each output position that reads the input
@@ -94,7 +78,7 @@ func winogradWork(n *ir.Node) sym.Expr {
 	for i, kernel := range kernel {
 		pairs := sym.Const(0)
 		for k := range kernel {
-			pairs = pairs.Add(w.seen(i, k, x[1+i], out[1+i]))
+			pairs = pairs.Add(w.Seen(i, k, x[1+i], out[1+i]))
 		}
 		work = work.Mul(pairs)
 	}

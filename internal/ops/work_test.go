@@ -99,7 +99,7 @@ func estimated(n *ir.Node, e *ir.Evaluation) bool {
 		}
 	}
 	for i := range w.Kernel {
-		if w.Strides[i] > 1 || size[2+i] < w.extent(i) {
+		if w.Strides[i] > 1 || size[2+i] < w.Extent(i) {
 			return true
 		}
 	}

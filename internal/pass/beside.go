@@ -18,7 +18,7 @@ func Beside(m *ir.Module, costs recipes.Costs) error {
 				to != dtype.F32 || !ops.CanBeBeside(n) {
 				return nil
 			}
-			count := costs.BesideAxes(recipes.Window(ops.WindowOf(n)), n.Inputs[0].Type.Shape, n.Outputs[0].Type.Shape)
+			count := costs.BesideAxes(ops.WindowOf(n), n.Inputs[0].Type.Shape, n.Outputs[0].Type.Shape)
 			if count == 0 {
 				return nil
 			}

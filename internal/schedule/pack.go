@@ -317,7 +317,7 @@ func (p *Pack) rewrite(r reader, names *namer) {
 			if l, ok := e.(*loop.Load); ok && l.From == r.param.Name {
 				index := l.Index
 				if !slices.Equal(given, p.old) {
-					index = unraveled(param.Offset(index), p.old)
+					index = sym.Unravel(param.Offset(index), constants(p.old))
 				}
 				at, depth := index[p.columns], index[p.depth]
 				l.Index = packedIndex(index, at.FloorDiv(width), at.Mod(width), depth.FloorDiv(group), depth.Mod(group))
@@ -411,19 +411,6 @@ func oneLoopEach(f *loop.For, names *namer) []loop.Stmt {
 		list = append(list, &loop.For{Kind: loop.Serial, Var: name, Extent: f.Extent, Body: body})
 	}
 	return list
-}
-
-// unraveled returns the index of the flat-th element of a shape.
-func unraveled(flat sym.Expr, shape []int64) []sym.Expr {
-	index := make([]sym.Expr, len(shape))
-	for axis := len(shape) - 1; axis >= 0; axis-- {
-		n := sym.Const(shape[axis])
-		index[axis] = flat
-		if axis > 0 {
-			index[axis], flat = flat.Mod(n), flat.FloorDiv(n)
-		}
-	}
-	return index
 }
 
 // Shape returns the packed weight's shape.

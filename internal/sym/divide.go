@@ -194,3 +194,16 @@ func modProduct(x, y, k int64) int64 {
 	}
 	return modInts(p, k)
 }
+
+// Unravel returns the index of element flat, in row-major order, of the given shape.
+func Unravel(flat Expr, shape []Expr) []Expr {
+	index := make([]Expr, len(shape))
+	for axis := len(shape) - 1; axis > 0; axis-- {
+		index[axis] = flat.Mod(shape[axis])
+		flat = flat.FloorDiv(shape[axis])
+	}
+	if len(shape) > 0 {
+		index[0] = flat
+	}
+	return index
+}

@@ -1,8 +1,8 @@
 package recipes
 
 import (
-	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sliding"
 	"github.com/weirml/weir/internal/sym"
 )
 
@@ -10,17 +10,11 @@ import (
 // channels last, [N, d…, C] and [k…, I/groups, O]. A bias may follow the weights.
 type convolution struct {
 	*nest
-	window Window
+	window sliding.Window
 	groups int64
 	last   bool  // channels are last
 	holes  bool  // elements of +0 among the weights are not weights: nothing is multiplied by them
 	beside int64 // the number of the kernel's last axes that lie beside the output channels; see convolutionBeside
-}
-
-// Window is the geometry of a convolution, by spatial axis.
-type Window struct {
-	Kernel, Strides, Dilations []int64
-	Begin, End                 []sym.Expr // padding before and after, per axis
 }
 
 // convolutions returns a recipe for convolutions that satisfy a condition.
@@ -39,8 +33,10 @@ func convolutions(name string, when func(k *convolution) bool, write func(k *con
 func convolutionOf(n *nest) *convolution {
 	k := &convolution{nest: n, groups: max(attribute[int64](n, "groups"), 1), last: attribute[bool](n, "last"),
 		holes: attribute[bool](n, "holes"), beside: attribute[int64](n, "beside"),
-		window: Window{attribute[[]int64](n, "kernel"), attribute[[]int64](n, "strides"), attribute[[]int64](n, "dilations"),
-			attribute[[]sym.Expr](n, "begin"), attribute[[]sym.Expr](n, "end")}}
+		window: sliding.Window{
+			Kernel: attribute[[]int64](n, "kernel"), Strides: attribute[[]int64](n, "strides"),
+			Dilations: attribute[[]int64](n, "dilations"),
+			Begin:     attribute[[]sym.Expr](n, "begin"), End: attribute[[]sym.Expr](n, "end")}}
 	if len(n.In) < 2 || len(n.Out) != 1 {
 		return nil
 	}
@@ -97,38 +93,11 @@ func (k *convolution) filter(list []sym.Expr) []sym.Expr {
 	return append([]sym.Expr{list[axis], list[axis-1]}, list[:axis-1]...)
 }
 
-// unpadded reports whether the input has no padding along an axis.
-func (w Window) unpadded(axis int) bool { return isZero(w.Begin[axis]) && isZero(w.End[axis]) }
-
-// extent returns the number of elements from the first to the last that the window covers along an axis.
-func (w Window) extent(axis int) int64 { return (w.Kernel[axis]-1)*w.Dilations[axis] + 1 }
-
-// source returns the input position that kernel position k reads for output position o; it may lie in the padding.
-func (w Window) source(axis int, o, k sym.Expr) sym.Expr {
-	return o.Mul(sym.Const(w.Strides[axis])).Add(k.Mul(sym.Const(w.Dilations[axis]))).Sub(w.Begin[axis])
-}
-
-// seen returns the number of output positions that read the input at kernel position k of an axis. With named extents
-// the number is right if the input is at least as long as the window, and an estimate if the window has strides.
-func (w Window) seen(axis int, k int64, size, out sym.Expr) sym.Expr {
-	if w.unpadded(axis) {
-		return out
-	}
-	stride, at := sym.Const(w.Strides[axis]), sym.Const(k*w.Dilations[axis])
-	before := w.Begin[axis].Sub(at).CeilDiv(stride).Max(sym.Const(0))
-	if _, known := size.Const(); known {
-		end := size.Add(w.Begin[axis]).Sub(at).CeilDiv(stride).Min(out)
-		return end.Sub(before).Max(sym.Const(0))
-	}
-	after := at.Add(w.End[axis]).Sub(sym.Const(w.extent(axis) - 1)).CeilDiv(stride).Max(sym.Const(0))
-	return out.Sub(before).Sub(after).Max(sym.Const(0))
-}
-
 // isPointwise reports whether the kernel has one element, a stride of 1 and no padding.
 func isPointwise(k *convolution) bool {
 	w := k.window
 	for i := range w.Kernel {
-		if w.Kernel[i] != 1 || w.Strides[i] != 1 || !w.unpadded(i) {
+		if w.Kernel[i] != 1 || w.Strides[i] != 1 || !w.Unpadded(i) {
 			return false
 		}
 	}
@@ -142,20 +111,20 @@ func convolutionPointwise(k *convolution) {
 	groups := k.groups
 	spatial := x.Shape[2:]
 	positions := sym.Product(spatial...)
-	perGroup, inner := groupOf(out.Shape[1], groups), w.Shape[1]
+	perGroup, inner := sliding.GroupOf(out.Shape[1], groups), w.Shape[1]
 	// The spatial axes of x become one axis; the result keeps its shape, so that elementwise operators can be fused into
 	// the kernel.
 	k.Reshape(x, x.Shape[0], x.Shape[1], positions)
 	k.Reshape(w, w.Shape[0], w.Shape[1])
 	k.Each("n", x.Shape[0], func(image sym.Expr) {
-		k.grouped(groups, func(group sym.Expr) {
-			acc := k.biased(k.optional(2), accumulator(out.DType), group.Mul(perGroup), perGroup, positions)
+		sliding.Grouped(k.Builder, groups, func(group sym.Expr) {
+			acc := sliding.Biased(k.Builder, k.optional(2), out.DType.Accumulator(), group.Mul(perGroup), perGroup, positions)
 			k.Contract(perGroup, positions, inner,
 				acc.Tile(zeros(2), unit(2, 0, one), unit(2, 1, one)),
 				w.Tile([]sym.Expr{group.Mul(perGroup), {}}, unit(2, 0, one), unit(2, 1, one)),
 				x.Tile([]sym.Expr{image, group.Mul(inner), {}}, unit(3, 1, one), unit(3, 2, one)))
 			k.Nest(loop.Each, "o", acc.Shape, func(at []sym.Expr) {
-				to := append([]sym.Expr{image, group.Mul(perGroup).Add(at[0])}, unraveled(at[1], spatial)...)
+				to := append([]sym.Expr{image, group.Mul(perGroup).Add(at[0])}, sym.Unravel(at[1], spatial)...)
 				k.Store(out, to, loop.Convert(out.DType, acc.Load(at...)))
 			})
 		})
@@ -173,8 +142,8 @@ func convolutionDepthwise(k *convolution) {
 	x, w, bias, out := k.In[0], k.In[1], k.optional(2), k.Out[0]
 	window := k.window
 	shape, kernel := k.planar(x.Shape), k.filter(w.Shape)[2:]
-	multiplier := groupOf(k.planar(out.Shape)[1], k.groups)
-	dt := accumulator(out.DType)
+	multiplier := sliding.GroupOf(k.planar(out.Shape)[1], k.groups)
+	dt := out.DType.Accumulator()
 	k.Nest(loop.Each, "o", out.Shape, func(to []sym.Expr) {
 		o := k.planar(to)
 		start := loop.Expr(loop.Number(dt, 0))
@@ -186,9 +155,9 @@ func convolutionDepthwise(k *convolution) {
 			from := []sym.Expr{o[0], o[1].FloorDiv(multiplier)}
 			var mask loop.Expr
 			for i := range at {
-				p := window.source(i, o[2+i], at[i])
+				p := window.Source(i, o[2+i], at[i])
 				from = append(from, p)
-				mask = bothTrue(mask, inside(k.D, p, shape[2+i], at[i], window, i))
+				mask = loop.Both(mask, window.Inside(i, p, shape[2+i]))
 			}
 			from = k.unplanar(from)
 			value := x.Load(from...)
@@ -205,40 +174,6 @@ func convolutionDepthwise(k *convolution) {
 	})
 }
 
-// inside returns the test that position p lies in [0, extent); nil if the window never leaves the input along this
-// axis.
-func inside(d *sym.Dims, p, extent, at sym.Expr, w Window, axis int) loop.Expr {
-	if w.unpadded(axis) {
-		return nil
-	}
-	return loop.Inside(p, sym.Const(0), extent)
-}
-
-// groupOf returns the number of channels of a group; groups must divide channels.
-func groupOf(channels sym.Expr, groups int64) sym.Expr { return channels.FloorDiv(sym.Const(groups)) }
-
-// grouped writes body in a loop over the groups; a single group needs no loop.
-func (k *nest) grouped(groups int64, body func(group sym.Expr)) {
-	if groups == 1 {
-		body(sym.Expr{})
-		return
-	}
-	k.Each("g", sym.Const(groups), body)
-}
-
-// biased declares an accumulator of rows × columns; row i starts with bias[first + i], or 0 if bias is nil.
-func (k *nest) biased(bias *loop.Memory, dt dtype.DType, first, rows, columns sym.Expr) *loop.Memory {
-	acc := k.Local("acc", dt, rows, columns)
-	k.Nest(loop.Each, "z", acc.Shape, func(at []sym.Expr) {
-		start := loop.Expr(loop.Number(dt, 0))
-		if bias != nil {
-			start = loop.Convert(dt, bias.Load(first.Add(at[0])))
-		}
-		k.Store(acc, at, start)
-	})
-	return acc
-}
-
 // convolutionDirect computes a convolution with its channels first: each iteration computes one row of output positions
 // for all channels of a group. For each kernel position it multiplies the weights with the slice of the input row that
 // the position sees, without copying the input.
@@ -248,18 +183,18 @@ func convolutionDirect(k *convolution) {
 	last := rank - 1
 	window := k.window
 	groups := k.groups
-	perGroup, inner, width := groupOf(out.Shape[1], groups), w.Shape[1], out.Shape[last]
+	perGroup, inner, width := sliding.GroupOf(out.Shape[1], groups), w.Shape[1], out.Shape[last]
 	k.Each("n", out.Shape[0], func(image sym.Expr) {
-		k.grouped(groups, func(group sym.Expr) {
+		sliding.Grouped(k.Builder, groups, func(group sym.Expr) {
 			k.Nest(loop.Each, "row", out.Shape[2:last], func(row []sym.Expr) {
-				acc := k.biased(k.optional(2), accumulator(out.DType), group.Mul(perGroup), perGroup, width)
+				acc := sliding.Biased(k.Builder, k.optional(2), out.DType.Accumulator(), group.Mul(perGroup), perGroup, width)
 				k.Nest(loop.Serial, "k", w.Shape[2:], func(at []sym.Expr) {
 					var inRow loop.Expr
 					from := []sym.Expr{image, group.Mul(inner)}
 					for i := range row {
-						p := window.source(i, row[i], at[i])
+						p := window.Source(i, row[i], at[i])
 						from = append(from, p)
-						inRow = bothTrue(inRow, inside(k.D, p, x.Shape[2+i], at[i], window, i))
+						inRow = loop.Both(inRow, window.Inside(i, p, x.Shape[2+i]))
 					}
 					axis := last - 2
 					stride := sym.Const(window.Strides[axis])
@@ -267,10 +202,10 @@ func convolutionDirect(k *convolution) {
 					shift := window.Begin[axis].Sub(at[axis].Mul(sym.Const(window.Dilations[axis])))
 					first := shift.CeilDiv(stride).Max(sym.Const(0))
 					end := x.Shape[last].Add(shift).CeilDiv(stride).Min(width)
-					if window.unpadded(axis) {
+					if window.Unpadded(axis) {
 						first, end = sym.Const(0), width
 					}
-					from = append(from, window.source(axis, first, at[axis]))
+					from = append(from, window.Source(axis, first, at[axis]))
 					multiply := func() {
 						k.Contract(perGroup, end.Sub(first), inner,
 							acc.Tile([]sym.Expr{{}, first}, unit(2, 0, one), unit(2, 1, one)),

@@ -84,19 +84,19 @@ func convolutionBands(k *convolution) {
 	stride, begin, zero := sym.Const(window.Strides[1]), window.Begin[1], sym.Const(0)
 	seen := f.seen(strips.Mul(count), 1)
 	rows := bandRowsOf(max(constant(f.outSize[0], bandRows), 1))
-	lines := (rows-1)*window.Strides[0] + window.extent(0)
+	lines := (rows-1)*window.Strides[0] + window.Extent(0)
 	// columns of a row whose extent is not a number; one-dimensional data are longer than rows of an image
 	usual := int64(64)
 	if axes == 1 {
 		usual = 2048
 	}
 	each := sym.Const(k.bandChannels(channels, 4*lines*constant(seen, usual)))
-	dt := accumulator(out.DType)
+	dt := out.DType.Accumulator()
 	blocks := []sym.Expr{sym.Const(channels).FloorDiv(each), x.Shape[0],
 		f.D.Simplify(f.outSize[0].CeilDiv(sym.Const(rows)))}
 	k.Nest(loop.Each, "b", blocks, func(b []sym.Expr) {
 		channel, row := b[0].Mul(each), b[2].Mul(sym.Const(rows))
-		top := f.window.source(0, row, zero)
+		top := f.window.Source(0, row, zero)
 		band := k.Local("band", x.DType, sym.Const(lines), seen, each)
 		// The band's columns from begin on hold copied columns of the input.
 		copied := f.D.Simplify(seen.Sub(begin).Min(f.size[1]).Max(zero))

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sliding"
 	"github.com/weirml/weir/internal/sym"
 )
 
@@ -25,7 +26,7 @@ const (
 // BesideAxes returns the best number of the kernel's last axes to lay beside the output channels of a convolution
 // with its channels last, given the shapes of its input and result; 0 for none. The convolution has one group, and its
 // weights no holes.
-func (c Costs) BesideAxes(window Window, x, out []sym.Expr) int64 {
+func (c Costs) BesideAxes(window sliding.Window, x, out []sym.Expr) int64 {
 	rank := len(x)
 	inner, known := x[rank-1].Const()
 	filters, fixed := out[rank-1].Const()
@@ -63,7 +64,7 @@ type besideForm struct {
 }
 
 // newBesideForm returns the form for an input and a result, given by their shapes with channels last.
-func newBesideForm(k *nest, window Window, x, out []sym.Expr, axes int64) *besideForm {
+func newBesideForm(k *nest, window sliding.Window, x, out []sym.Expr, axes int64) *besideForm {
 	rank := len(x)
 	f := &besideForm{rowsForm: rowsForm{nest: k, window: window, x: &loop.Memory{}, groups: 1, lead: max(rank-4, 0)},
 		both: axes > 1}
@@ -77,9 +78,9 @@ func newBesideForm(k *nest, window Window, x, out []sym.Expr, axes int64) *besid
 	f.elements, f.rows = f.window.Kernel[last], 1
 	if f.both {
 		f.elements *= f.window.Kernel[last-1]
-		f.more = f.window.extent(last-1) - 1
+		f.more = f.window.Extent(last-1) - 1
 		line := 4 * f.elements * constant(f.outer, 1) * (min(constant(f.outSize[last], besideColumns), besideLongest) +
-			f.window.extent(last) - 1)
+			f.window.Extent(last) - 1)
 		height := max(constant(f.outSize[last-1], besideRows), 1)
 		f.rows = min(max(f.sizes.Near/max(line, 1)-f.more, 1), besideRows, height)
 		f.rows = ceilDiv(height, ceilDiv(height, f.rows))
@@ -134,15 +135,15 @@ type besidePosition struct {
 func (p *besidePosition) block() {
 	f, last := p.besideForm, len(p.besideForm.outSize)-1
 	k := f.rowsForm.nest
-	positions := p.columns.Add(sym.Const(f.window.extent(last) - 1))
-	line := []sym.Expr{sym.Const(f.elements).Mul(f.outer), p.room.Add(sym.Const(f.window.extent(last) - 1))}
-	dt := accumulator(f.out.DType)
+	positions := p.columns.Add(sym.Const(f.window.Extent(last) - 1))
+	line := []sym.Expr{sym.Const(f.elements).Mul(f.outer), p.room.Add(sym.Const(f.window.Extent(last) - 1))}
+	dt := f.out.DType.Accumulator()
 	if !f.both {
 		p.made = k.Local("made", dt, line...)
 		first, end := f.rowsForm.elements(last-1, p.row, 1)
 		p.line(nil, positions, []sym.Expr{k.D.Simplify(end.Sub(first))}, func(at []sym.Expr) (y, element sym.Expr) {
 			element = first.Add(at[0])
-			return f.window.source(last-1, p.row, element), element
+			return f.window.Source(last-1, p.row, element), element
 		})
 		p.sums(one)
 		return
@@ -151,7 +152,7 @@ func (p *besidePosition) block() {
 	p.made = k.Local("made", dt, append([]sym.Expr{sym.Const(f.rows + f.more)}, line...)...)
 	top := p.row.Sub(f.window.Begin[last-1])
 	first, end := sym.Const(0), rows.Add(sym.Const(f.more))
-	if !f.window.unpadded(last - 1) {
+	if !f.window.Unpadded(last - 1) {
 		first = k.D.Simplify(top.Neg().Max(first).Min(end))
 		end = k.D.Simplify(f.size[last-1].Sub(top).Min(end).Max(first))
 	}
@@ -180,7 +181,7 @@ func (p *besidePosition) line(at []sym.Expr, positions sym.Expr, rows []sym.Expr
 			k.Store(p.made, append(slices.Clone(at), z[0], from.Add(z[1])), loop.Number(p.made.DType, 0))
 		})
 	}
-	if !f.window.unpadded(last) {
+	if !f.window.Unpadded(last) {
 		left = k.D.Simplify(origin.Neg().Max(left).Min(positions))
 		right = k.D.Simplify(f.size[last].Sub(origin).Min(positions).Max(left))
 		fill(sym.Const(0), left)
@@ -193,7 +194,7 @@ func (p *besidePosition) line(at []sym.Expr, positions sym.Expr, rows []sym.Expr
 	multiply := func(e []sym.Expr) {
 		lead, from := added(first, e[:f.lead]), make([]sym.Expr, f.lead)
 		for i := range from {
-			from[i] = f.window.source(i, p.lead[i], lead[i])
+			from[i] = f.window.Source(i, p.lead[i], lead[i])
 		}
 		y, element := source(e[f.lead:])
 		weights := lead

@@ -2,6 +2,7 @@ package recipes
 
 import (
 	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sliding"
 	"github.com/weirml/weir/internal/sym"
 )
 
@@ -46,16 +47,16 @@ func convolutionPlanes(k *convolution) {
 	x, w, out := k.In[0], k.In[1], k.Out[0]
 	rank := len(x.Shape)
 	window := k.window
-	perGroup := groupOf(out.Shape[1], k.groups)
+	perGroup := sliding.GroupOf(out.Shape[1], k.groups)
 	outSize, _ := constants(out.Shape[2:])
 	padded, steps, last := make([]int64, rank-2), make([]int64, rank-2), rank-3
 	step := int64(1)
 	for i := last; i >= 0; i-- {
-		padded[i], steps[i] = outSize[i]+window.extent(i)-1, step
+		padded[i], steps[i] = outSize[i]+window.Extent(i)-1, step
 		step *= padded[i]
 	}
 	rows := rowsAtOnce(outSize[0], steps[0])
-	padded[0] = rows + window.extent(0) - 1
+	padded[0] = rows + window.Extent(0) - 1
 	length := int64(1)
 	block := append([]int64{rows}, outSize[1:]...)
 	for i, extent := range block {
@@ -77,7 +78,7 @@ func convolutionPlanes(k *convolution) {
 			for i, p := range position {
 				p = p.Sub(window.Begin[i])
 				from = append(from, p)
-				mask = bothTrue(mask, inside(k.D, p, x.Shape[2+i], sym.Expr{}, window, i))
+				mask = loop.Both(mask, window.Inside(i, p, x.Shape[2+i]))
 			}
 			if mask == nil {
 				k.Store(line, []sym.Expr{along(at)}, x.Load(from...))
@@ -86,7 +87,7 @@ func convolutionPlanes(k *convolution) {
 			}
 		})
 		channel := b[1].Mul(perGroup)
-		acc := k.biased(k.optional(2), accumulator(out.DType), channel, perGroup, sym.Const(length))
+		acc := sliding.Biased(k.Builder, k.optional(2), out.DType.Accumulator(), channel, perGroup, sym.Const(length))
 		k.Nest(loop.Serial, "k", w.Shape[2:2+last], func(at []sym.Expr) {
 			shift := sym.Expr{}
 			for i, e := range at {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sliding"
 	"github.com/weirml/weir/internal/sym"
 )
 
@@ -13,10 +14,10 @@ func convolutionPixels(k *convolution) {
 	x, w, out := k.In[0], k.In[1], k.Out[0]
 	groups, last := k.groups, len(out.Shape)-1
 	leading := out.Shape[:last]
-	inner, perGroup := w.Shape[last-1], groupOf(out.Shape[last], groups)
+	inner, perGroup := w.Shape[last-1], sliding.GroupOf(out.Shape[last], groups)
 	k.Reshape(x, sym.Product(leading...), x.Shape[last])
 	separate := k.separateGroups(w, groups, inner)
-	k.grouped(groups, func(group sym.Expr) {
+	sliding.Grouped(k.Builder, groups, func(group sym.Expr) {
 		first := group.Mul(perGroup)
 		filters := w.Tile([]sym.Expr{{}, first}, unit(2, 0, one), unit(2, 1, one))
 		if separate {
@@ -27,7 +28,7 @@ func convolutionPixels(k *convolution) {
 			x.Tile([]sym.Expr{{}, group.Mul(inner)}, unit(2, 0, one), unit(2, 1, one)),
 			filters)
 		k.Nest(loop.Each, "o", acc.Shape, func(at []sym.Expr) {
-			k.Store(out, append(unraveled(at[0], leading), first.Add(at[1])), loop.Convert(out.DType, acc.Load(at...)))
+			k.Store(out, append(sym.Unravel(at[0], leading), first.Add(at[1])), loop.Convert(out.DType, acc.Load(at...)))
 		})
 	})
 }
@@ -48,7 +49,7 @@ func (k *nest) separateGroups(w *loop.Memory, groups int64, before ...sym.Expr) 
 // begun declares an accumulator of positions × channels for out, with space for room positions; channel i starts with
 // bias[first + i], or 0 if bias is nil.
 func (k *nest) begun(bias, out *loop.Memory, room, positions, first, channels sym.Expr) *loop.Memory {
-	dt := accumulator(out.DType)
+	dt := out.DType.Accumulator()
 	acc := k.Local("acc", dt, room, channels)
 	k.Nest(loop.Each, "z", []sym.Expr{positions, channels}, func(at []sym.Expr) {
 		start := loop.Expr(loop.Number(dt, 0))
@@ -64,7 +65,7 @@ func (k *nest) begun(bias, out *loop.Memory, room, positions, first, channels sy
 // single row. Spatial axes before them are called lead.
 type rowsForm struct {
 	*nest
-	window       Window
+	window       sliding.Window
 	x, w, out    *loop.Memory
 	bias         *loop.Memory
 	inner, outer sym.Expr   // input and output channels of a group
@@ -183,9 +184,12 @@ func (f *rowsForm) at(before []sym.Expr, lead []sym.Expr, row sym.Expr, rest ...
 // alone turns a convolution along one axis into one along columns with a single row.
 func (f *rowsForm) alone() {
 	f.size, f.outSize = append([]sym.Expr{one}, f.size...), append([]sym.Expr{one}, f.outSize...)
-	f.window = Window{append([]int64{1}, f.window.Kernel...), append([]int64{1}, f.window.Strides...),
-		append([]int64{1}, f.window.Dilations...),
-		append([]sym.Expr{{}}, f.window.Begin...), append([]sym.Expr{{}}, f.window.End...)}
+	w := f.window
+	f.window = sliding.Window{
+		Kernel: append([]int64{1}, w.Kernel...), Strides: append([]int64{1}, w.Strides...),
+		Dilations: append([]int64{1}, w.Dilations...),
+		Begin:     append([]sym.Expr{{}}, w.Begin...), End: append([]sym.Expr{{}}, w.End...),
+	}
 }
 
 // convolutionRows computes a convolution with its channels last: each iteration computes one block of rows, columns and
@@ -198,7 +202,7 @@ func convolutionRows(k *convolution) {
 		groups: k.groups, lead: max(rank-4, 0),
 		holes: k.holes}
 	*f.x = *x
-	f.inner, f.outer = w.Shape[rank-2], groupOf(out.Shape[rank-1], f.groups)
+	f.inner, f.outer = w.Shape[rank-2], sliding.GroupOf(out.Shape[rank-1], f.groups)
 	f.size, f.outSize = x.Shape[1:rank-1], out.Shape[1:rank-1]
 	if rank == 3 {
 		f.alone()
@@ -267,12 +271,12 @@ func (p *rowsPosition) copied(name string, rows, positions, columns, most sym.Ex
 		lead := make([]sym.Expr, f.lead)
 		for i := range lead {
 			to[i] = first[i].Add(at[i])
-			lead[i] = f.window.source(i, p.lead[i], to[i])
+			lead[i] = f.window.Source(i, p.lead[i], to[i])
 		}
 		j, position := at[f.lead], at[f.lead+1]
 		y := row(j).Sub(f.window.Begin[last-1])
 		var inside loop.Expr // the row lies in the input
-		if !f.window.unpadded(last - 1) {
+		if !f.window.Unpadded(last - 1) {
 			inside = loop.Inside(y, sym.Const(0), f.size[last-1])
 		}
 		to = append(to, j.Mul(positions).Add(position))
@@ -292,7 +296,7 @@ func (p *rowsPosition) copied(name string, rows, positions, columns, most sym.Ex
 					x := column(position, e[0]).Sub(f.window.Begin[last])
 					index := from(x.Mul(channels).Add(p.group.Mul(f.inner)).Add(e[1]))
 					value := f.x.Load(index...)
-					if !f.window.unpadded(last) {
+					if !f.window.Unpadded(last) {
 						value = f.x.LoadIf(loop.Inside(x, sym.Const(0), f.size[last]), loop.Number(f.x.DType, 0), index...)
 					}
 					f.Store(local, append(to[:f.lead+1:f.lead+1], e[0].Mul(f.inner).Add(e[1])), value)
@@ -302,7 +306,7 @@ func (p *rowsPosition) copied(name string, rows, positions, columns, most sym.Ex
 			// The elements in [left, right) lie in the input.
 			start := column(position, sym.Expr{}).Sub(f.window.Begin[last]).Mul(channels)
 			left, right := sym.Expr{}, length
-			if !f.window.unpadded(last) {
+			if !f.window.Unpadded(last) {
 				left = f.D.Simplify(start.Neg().Max(sym.Const(0)).Min(length))
 				right = f.D.Simplify(f.size[last].Mul(channels).Sub(start).Max(left).Min(length))
 				zeros(sym.Expr{}, left)
@@ -310,7 +314,7 @@ func (p *rowsPosition) copied(name string, rows, positions, columns, most sym.Ex
 			f.Each("e", right.Sub(left), func(e sym.Expr) {
 				f.Store(local, append(to[:f.lead+1:f.lead+1], left.Add(e)), f.x.Load(from(start.Add(left).Add(e))...))
 			})
-			if !f.window.unpadded(last) {
+			if !f.window.Unpadded(last) {
 				zeros(right, length)
 			}
 		}
@@ -423,8 +427,8 @@ func (p *rowsPosition) direct() {
 			var mask loop.Expr
 			from := make([]sym.Expr, len(position))
 			for i := range position {
-				from[i] = f.window.source(i, position[i], at[i])
-				mask = bothTrue(mask, inside(f.D, from[i], f.size[i], at[i], f.window, i))
+				from[i] = f.window.Source(i, position[i], at[i])
+				mask = loop.Both(mask, f.window.Inside(i, from[i], f.size[i]))
 			}
 			channel := at[last+1]
 			flat := from[last].Mul(f.inner.Mul(sym.Const(f.groups))).Add(p.group.Mul(f.inner)).Add(channel)
@@ -479,7 +483,7 @@ func (p *rowsPosition) padded() {
 		return
 	}
 	stride := f.window.Strides
-	rows := (f.block.rows-1)*stride[last-1] + f.window.extent(last-1)
+	rows := (f.block.rows-1)*stride[last-1] + f.window.Extent(last-1)
 	width, most := f.seen(p.columns, last), f.seen(p.room, last)
 	begin := p.column.Mul(sym.Const(stride[last]))
 	from := p.copied("rows", sym.Const(rows), one, width, most,
@@ -491,13 +495,13 @@ func (p *rowsPosition) padded() {
 // unpadded reports whether rows need no copy: there is one group, no hole, and no padding along rows and columns.
 func (f *rowsForm) unpadded() bool {
 	last := len(f.outSize) - 1
-	return f.groups == 1 && !f.holes && f.window.unpadded(last) && f.window.unpadded(last-1)
+	return f.groups == 1 && !f.holes && f.window.Unpadded(last) && f.window.Unpadded(last-1)
 }
 
 // seen returns the number of input elements, padding included, that the given number of output positions read along an
 // axis; 0 if there are no positions.
 func (f *rowsForm) seen(positions sym.Expr, axis int) sym.Expr {
-	seen := f.D.Simplify(positions.Sub(one).Mul(sym.Const(f.window.Strides[axis])).Add(sym.Const(f.window.extent(axis))))
+	seen := f.D.Simplify(positions.Sub(one).Mul(sym.Const(f.window.Strides[axis])).Add(sym.Const(f.window.Extent(axis))))
 	if f.D.LE(sym.Expr{}, seen) != sym.Yes {
 		return seen.Max(sym.Expr{}) // the window is shorter than its stride
 	}
@@ -526,7 +530,7 @@ func (p *rowsPosition) products(from *loop.Memory) {
 			if of == nil {
 				source := make([]sym.Expr, f.lead)
 				for i := range source {
-					source[i] = f.window.source(i, p.lead[i], lead[i])
+					source[i] = f.window.Source(i, p.lead[i], lead[i])
 				}
 				y, before := p.row.Mul(sym.Const(stride[last-1])).Add(origin[f.lead]),
 					p.column.Mul(sym.Const(stride[last])).Mul(f.inner)

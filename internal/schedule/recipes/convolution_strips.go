@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sliding"
 	"github.com/weirml/weir/internal/sym"
 )
 
@@ -20,9 +21,9 @@ const mostEdges = 6
 // stripLength returns the number of neighbouring positions of a row that are computed together: at most as many as have
 // their sums, and the input that they read through one element of the kernel, in registers, and at least half as many.
 // It minimizes the cost of a row; a load counts half as much as a multiplication.
-func (k *nest) stripLength(w Window, axis int, positions int64) int64 {
+func (k *nest) stripLength(w sliding.Window, axis int, positions int64) int64 {
 	kernel, best, least := w.Kernel[axis], (k.sizes.Sums+1)/2, int64(math.MaxInt64)
-	cost := func(count int64) int64 { return 2*count*kernel + kernel + (count-1)*w.Strides[axis] + w.extent(axis) }
+	cost := func(count int64) int64 { return 2*count*kernel + kernel + (count-1)*w.Strides[axis] + w.Extent(axis) }
 	for most := best; most <= k.sizes.Sums; most++ {
 		total := positions / most * cost(most)
 		if rest := positions % most; rest > 0 {
@@ -37,12 +38,12 @@ func (k *nest) stripLength(w Window, axis int, positions int64) int64 {
 
 // stripsOf divides a row into strips: the middle ones, which see no padding, are equal; ok is false if more than
 // mostEdges are not.
-func (k *nest) stripsOf(w Window, axis int, begin, extent, positions int64) (list []strip, ok bool) {
+func (k *nest) stripsOf(w sliding.Window, axis int, begin, extent, positions int64) (list []strip, ok bool) {
 	most, edges := k.stripLength(w, axis, positions), 0
 	for first := int64(0); first < positions; first += most {
 		s := strip{first: first, count: min(most, positions-first)}
 		left := first*w.Strides[axis] - begin
-		right := left + (s.count-1)*w.Strides[axis] + w.extent(axis)
+		right := left + (s.count-1)*w.Strides[axis] + w.Extent(axis)
 		if last := len(list) - 1; left >= 0 && right <= extent && s.count == most {
 			if last >= 0 && list[last].again > 0 {
 				list[last].again++
@@ -81,13 +82,13 @@ func convolutionStrips(k *convolution) {
 	window := k.window
 	sizes, _ := constants([]sym.Expr{x.Shape[2], out.Shape[2], window.Begin[1]})
 	strips, _ := k.stripsOf(window, 1, sizes[2], sizes[0], sizes[1])
-	dt := accumulator(out.DType)
+	dt := out.DType.Accumulator()
 	k.Nest(loop.Each, "b", out.Shape[:2], func(b []sym.Expr) {
 		made := k.Local("made", dt, out.Shape[2], out.Shape[3])
 		// The kernel's rows in [first, end) see rows of the input.
-		top, dilation := window.source(0, b[1], sym.Expr{}), sym.Const(window.Dilations[0])
+		top, dilation := window.Source(0, b[1], sym.Expr{}), sym.Const(window.Dilations[0])
 		first, end := sym.Expr{}, sym.Const(window.Kernel[0])
-		if !window.unpadded(0) {
+		if !window.Unpadded(0) {
 			first = k.D.Simplify(top.Neg().CeilDiv(dilation).Max(sym.Const(0)))
 			end = k.D.Simplify(x.Shape[1].Sub(top).CeilDiv(dilation).Min(end))
 		}
@@ -136,7 +137,7 @@ func convolutionStrips(k *convolution) {
 
 // strip adds to the sums of a strip the products with one row of the kernel. Each element of the kernel is loaded once,
 // and so is each column for which sees is true: it stays in a register for as many elements as there are sums.
-func (k *nest) strip(sums []*loop.Ref, window Window, axis int, sees func(column int64) bool, weight,
+func (k *nest) strip(sums []*loop.Ref, window sliding.Window, axis int, sees func(column int64) bool, weight,
 	x func(i int64) loop.Expr) {
 	seen := map[int64]loop.Expr{}
 	for i := range window.Kernel[axis] {

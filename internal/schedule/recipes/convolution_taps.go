@@ -22,7 +22,7 @@ func (f *rowsForm) useful(axis int) float64 {
 	const usual = 64
 	size, positions := constant(f.size[axis], usual), constant(f.outSize[axis], usual)
 	begin, fixed := f.window.Begin[axis].Const()
-	if !fixed || positions < 1 || f.window.unpadded(axis) {
+	if !fixed || positions < 1 || f.window.Unpadded(axis) {
 		return 1
 	}
 	seen := int64(0)
@@ -64,7 +64,7 @@ func (f *rowsForm) farBlock() rowsBlock {
 // sees returns the range [first, end) of output positions along an axis, relative to origin and below count, that read
 // the input through element k of the kernel.
 func (f *rowsForm) sees(axis int, k, origin, count sym.Expr) (first, end sym.Expr) {
-	if f.window.unpadded(axis) {
+	if f.window.Unpadded(axis) {
 		return sym.Expr{}, count
 	}
 	stride, zero := sym.Const(f.window.Strides[axis]), sym.Const(0)
@@ -80,7 +80,7 @@ func (p *rowsPosition) taps() {
 	f, last := p.rowsForm, len(p.outSize)-1
 	width, stride := f.outSize[last], f.window.Strides
 	rows := f.rowsLeft(last-1, f.block.rows, p.row)
-	dt := accumulator(f.out.DType)
+	dt := f.out.DType.Accumulator()
 	acc := f.Local("acc", dt, sym.Const(f.block.rows), width, p.channels)
 	f.Nest(loop.Each, "z", acc.Shape, func(at []sym.Expr) {
 		start := loop.Expr(loop.Number(dt, 0))
@@ -99,8 +99,8 @@ func (p *rowsPosition) taps() {
 		top, bottom := f.sees(last-1, row, p.row, rows)
 		f.Each("r", f.D.Simplify(bottom.Sub(top)), func(r sym.Expr) {
 			r = top.Add(r)
-			y := f.window.source(last-1, p.row.Add(r), row)
-			x := f.window.source(last, begin, column)
+			y := f.window.Source(last-1, p.row.Add(r), row)
+			x := f.window.Source(last, begin, column)
 			f.Contract(count, p.channels, f.inner, acc.Tile([]sym.Expr{r, begin, {}}, unit(3, 1, one), unit(3, 2, one)),
 				f.x.Tile(f.at([]sym.Expr{p.image}, from, y, x.Mul(channels).Add(p.group.Mul(f.inner))),
 					unit(rank, rank-1, sym.Const(stride[last]).Mul(channels)), unit(rank, rank-1, one)),
@@ -111,7 +111,7 @@ func (p *rowsPosition) taps() {
 	f.Nest(loop.Serial, "k", append(elements, sym.Const(f.window.Kernel[last-1])), func(at []sym.Expr) {
 		lead, from, row := added(first, at[:f.lead]), make([]sym.Expr, f.lead), at[f.lead]
 		for i := range lead {
-			from[i] = f.window.source(i, p.lead[i], lead[i])
+			from[i] = f.window.Source(i, p.lead[i], lead[i])
 		}
 		if f.window.Kernel[last] <= farUnrolled {
 			for column := range f.window.Kernel[last] {
@@ -150,7 +150,7 @@ func added(x, y []sym.Expr) []sym.Expr {
 // positions, from origin on, read the input. It may be empty.
 func (f *rowsForm) elements(axis int, origin sym.Expr, count int64) (first, end sym.Expr) {
 	first, end = sym.Expr{}, sym.Const(f.window.Kernel[axis])
-	if f.window.unpadded(axis) {
+	if f.window.Unpadded(axis) {
 		return first, end
 	}
 	stride, dilation := sym.Const(f.window.Strides[axis]), sym.Const(f.window.Dilations[axis])

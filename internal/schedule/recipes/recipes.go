@@ -10,7 +10,6 @@ package recipes
 import (
 	"iter"
 
-	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/target"
@@ -161,19 +160,6 @@ func constant(e sym.Expr, otherwise int64) int64 {
 	return otherwise
 }
 
-// unraveled returns the index of element flat, in row-major order, of the given shape.
-func unraveled(flat sym.Expr, shape []sym.Expr) []sym.Expr {
-	index := make([]sym.Expr, len(shape))
-	for axis := len(shape) - 1; axis > 0; axis-- {
-		index[axis] = flat.Mod(shape[axis])
-		flat = flat.FloorDiv(shape[axis])
-	}
-	if len(shape) > 0 {
-		index[0] = flat
-	}
-	return index
-}
-
 // divisor returns the smallest divisor of n in [least, most]; if there is none, the largest one below least.
 func divisor(n, least, most int64) int64 {
 	best := int64(1)
@@ -192,28 +178,6 @@ func ceilDiv(x, y int64) int64 { return -((-x - mod(-x, y)) / y) }
 
 // mod returns x modulo y, in [0, y).
 func mod(x, y int64) int64 { return (x%y + y) % y }
-
-// accumulator returns the type in which sums of products of dt are kept.
-func accumulator(dt dtype.DType) dtype.DType {
-	switch {
-	case dt == dtype.F64 || dt == dtype.I64 || dt == dtype.U64:
-		return dt
-	case dt.IsInt():
-		return dtype.I32
-	}
-	return dtype.F32
-}
-
-// bothTrue returns the conjunction of x and y; nil stands for true.
-func bothTrue(x, y loop.Expr) loop.Expr {
-	switch {
-	case x == nil:
-		return y
-	case y == nil:
-		return x
-	}
-	return loop.Apply2(loop.And, x, y)
-}
 
 // plus, minus and times return the sum, the difference and the product of two values.
 func plus(x, y loop.Expr) loop.Expr  { return loop.Apply2(loop.Add, x, y) }

@@ -1,6 +1,7 @@
 package recipes
 
 import (
+	"github.com/weirml/weir/internal/sliding"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/target"
 )
@@ -35,10 +36,11 @@ func (c Costs) ImageOf(x, out, begin []sym.Expr, kernel int64, d *sym.Dims) Imag
 	if last == 4 {
 		i.Planes = likely(out[1], usualPlanes, d)
 		i.Pairs = i.Planes * kernel
-		w := Window{Kernel: []int64{kernel}, Strides: []int64{1}, Dilations: []int64{1}, Begin: begin[:1], End: begin[:1]}
+		w := sliding.Window{Kernel: []int64{kernel}, Strides: []int64{1}, Dilations: []int64{1}, Begin: begin[:1],
+			End: begin[:1]}
 		pairs := sym.Const(0)
 		for k := range kernel {
-			pairs = pairs.Add(w.seen(0, k, x[1], out[1]))
+			pairs = pairs.Add(w.Seen(0, k, x[1], out[1]))
 		}
 		i.Pairs = constant(pairs, i.Pairs)
 	}
