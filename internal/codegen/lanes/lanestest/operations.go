@@ -72,6 +72,10 @@ func Operations(of lanes.Machine, count int) (list []Operation) {
 	return list
 }
 
+// signless are the operations to which the sign of a type does not matter: they are asked for by signed types.
+var signless = map[loop.BinaryOp]bool{loop.Add: true, loop.Sub: true, loop.Mul: true, loop.And: true, loop.Or: true,
+	loop.Xor: true, loop.Shl: true}
+
 // arithmetic adds the operations on one type.
 func arithmetic(of lanes.Machine, add adds) {
 	core := []dtype.DType{dtype.I32, dtype.U32, dtype.I64, dtype.U64, dtype.F32, dtype.F64}
@@ -82,7 +86,7 @@ func arithmetic(of lanes.Machine, add adds) {
 		}
 		for op := loop.Add; op <= loop.Ge; op++ {
 			switch {
-			case !of.Has(op, dt):
+			case !of.Has(op, dt), signless[op] && (dt == dtype.U32 || dt == dtype.U64):
 			case op >= loop.Eq && !float:
 				add(op.String(), dt, func(m lanes.Machine, x, y regalloc.Reg) regalloc.Reg {
 					return m.Select(dt, m.Test(op, dt, x, y), x, y)
