@@ -77,7 +77,7 @@ func (i *isa) Flow(in *asm.Inst) (f regalloc.Flow, to asm.Label) {
 // Visit is asm.Inst.Visit, except that addresses may be those that legalise takes.
 func (i *isa) Visit(in *asm.Inst, do func(r *asm.Reg, role asm.Role)) {
 	at := in.Mem
-	if at.Base == asm.NoReg || in.Mode != asm.Offset {
+	if at.Base == asm.NoReg {
 		in.Visit(do)
 		return
 	}
@@ -135,7 +135,7 @@ func (w *workspace) legalise(insts []asm.Inst) []asm.Inst {
 	l := legaliser{list: w.legal[:0]}
 	for i := range insts {
 		in := insts[i]
-		if in.Mem.Base != asm.NoReg && in.Mode == asm.Offset && !in.Encodes() {
+		if in.Mem.Base != asm.NoReg && !in.Encodes() {
 			l.address(&in)
 		}
 		l.list = append(l.list, in)

@@ -9,7 +9,7 @@ import (
 // change the machine's state. They read and write no general register but those given, and memory at base only.
 func RandomVEX(random *rand.Rand, count int, general []Reg, base Reg) []Inst {
 	var insts []Inst
-	apart := []Op{LEA, PUSH, POP, RET, DIV, IDIV, INT3, UD2, RDTSC, VLDMXCSR, VSTMXCSR}
+	apart := []Op{LEA, PUSH, POP, RET, DIV, IDIV, UD2}
 	for _, f := range allForms() {
 		if f.prefix == evex || f.flags&gathers != 0 || f.op.Jumps() || slices.Contains(apart, f.op) {
 			continue

@@ -23,14 +23,11 @@ const (
 	F16C
 	BMI1
 	BMI2
-	POPCNTFeature
-	LZCNTFeature
 	PREFETCHWFeature
 	AVXVNNI
 	AVX512F
 	AVX512BW
 	AVX512DQ
-	AVX512CD
 	AVX512VL
 	AVX512VNNI
 	AVX512BF16
@@ -40,10 +37,8 @@ const (
 )
 
 var featureNames = map[string]Features{
-	"-": 0, "avx": AVX, "avx2": AVX2, "fma": FMA, "f16c": F16C, "bmi1": BMI1, "bmi2": BMI2, "popcnt": POPCNTFeature,
-	"lzcnt":  LZCNTFeature,
-	"prfchw": PREFETCHWFeature, "f": AVX512F, "bw": AVX512BW, "dq": AVX512DQ, "cd": AVX512CD, "vnni": AVX512VNNI,
-	"bf16":    AVX512BF16,
+	"-": 0, "avx": AVX, "avx2": AVX2, "fma": FMA, "f16c": F16C, "bmi1": BMI1, "bmi2": BMI2,
+	"prfchw": PREFETCHWFeature, "f": AVX512F, "bw": AVX512BW, "dq": AVX512DQ, "vnni": AVX512VNNI, "bf16": AVX512BF16,
 	"avxvnni": AVXVNNI, "amxtile": AMXTile, "amxbf16": AMXBF16 | AMXTile, "amxint8": AMXInt8 | AMXTile,
 }
 
@@ -68,12 +63,11 @@ const (
 	scalar                      // no vector length
 	fixedL                      // Bits is ignored; L1 if length is 256
 	immediate                   // the last operand is Inst.Imm
-	ternary                     // as same, if the immediate makes the result constant
 	strides                     // memory must have an index register
 	narrow                      // a general operand may have 8 bits
 )
 
-var flagNames = map[string]flags{"w": byWidth, "same": same, "nomask": noMask, "gather": gathers, "ternary": ternary,
+var flagNames = map[string]flags{"w": byWidth, "same": same, "nomask": noMask, "gather": gathers,
 	"strides": strides}
 
 // operand is an operand of a form: the field that encodes it, its kind, and its role.

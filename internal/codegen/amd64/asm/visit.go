@@ -15,7 +15,7 @@ func (i *Inst) Visit(do func(r *Reg, role Role)) {
 	if f == nil {
 		panic(diag.Internalf("amd64: no form of %s", i.String()))
 	}
-	independent := f.flags&(same|ternary) != 0 && f.independent(i)
+	independent := f.flags&same != 0 && f.independent(i)
 	named := int(f.count - f.implicit)
 	for n := range named {
 		o := &f.operands[n]
@@ -57,7 +57,7 @@ func (i *Inst) Visit(do func(r *Reg, role Role)) {
 
 // independent reports whether the operands are equal, so that the result does not depend on them.
 func (f *form) independent(i *Inst) bool {
-	if f.flags&ternary != 0 && i.Imm != 0 && i.Imm != 0xFF || i.Mask != NoReg || i.Args[0] == Memory {
+	if i.Mask != NoReg || i.Args[0] == Memory {
 		return false
 	}
 	for n := 1; n < 4 && i.Args[n] != NoReg; n++ {
@@ -83,7 +83,7 @@ func (i *Inst) Encodes() bool { return i.Op == LABEL || i.Op == ALIGN || find(i)
 func (o Op) Jumps() bool { return o == JMP || o.Conditional() }
 
 // Conditional reports whether the operation is a jump by a condition.
-func (o Op) Conditional() bool { return o >= JO && o <= JG }
+func (o Op) Conditional() bool { return o >= JE && o <= JG }
 
 // blends reports whether the operation takes the lanes outside its mask from its first source.
 func (o Op) blends() bool { return o >= VBLENDMPS && o <= VPBLENDMQ }

@@ -147,7 +147,6 @@ func TestNeeds(t *testing.T) {
 		{Inst{Op: FADD, Shape: H, Args: [6]Reg{V(0), V(1), V(2)}}, Float16},
 		{Inst{Op: FADD, Shape: S, Args: [6]Reg{V(0), V(1), V(2)}}, 0},
 		{Inst{Op: FCVTZS, Shape: W32, From: H, Args: [6]Reg{X(0), V(1)}}, Float16},
-		{Inst{Op: FCVT, Shape: S, From: H, Args: [6]Reg{V(0), V(1)}}, 0},
 	} {
 		if have := test.inst.Features(); have != test.want {
 			t.Errorf("%s: %b, want %b", test.inst, have, test.want)
@@ -229,7 +228,7 @@ func randomInst(random *rand.Rand, f *form) Inst {
 				}
 				drawLane(random, &i, o, name)
 			case classes:
-				i.Args[at], i.Mem = Memory, randomMem(random, &i, o, at)
+				i.Args[at], i.Mem = Memory, randomMem(random, &i, o)
 			case NoClass:
 				draw, ok := draws[name]
 				if !ok {
@@ -251,14 +250,10 @@ func randomInst(random *rand.Rand, f *form) Inst {
 // drawLane draws the index of an element, and a low register if only such can be named.
 func drawLane(random *rand.Rand, i *Inst, o *operand, name string) {
 	switch name {
-	case "elem", "any", "moved", "lane":
+	case "elem", "any", "lane":
 		i.Lane = uint8(random.IntN(16 >> layouts[o.element(i)].log))
 	case "quad", "duo":
 		i.Lane = uint8(random.IntN(4))
-	case "half":
-		i.Lane = uint8(random.IntN(8))
-	case "into":
-		i.Imm = random.Int64N(16 >> layouts[i.Shape].log)
 	}
 }
 
@@ -280,28 +275,18 @@ var draws = map[string]func(random *rand.Rand, i *Inst){
 			i.Imm = int64(uint32(value))
 		}
 	},
-	"#wide":    func(r *rand.Rand, i *Inst) { i.Imm, i.Lane = r.Int64N(1<<16), uint8(r.IntN(i.Shape.Bits()/16)) },
-	"#shift":   func(r *rand.Rand, i *Inst) { i.Extend, i.Imm = Extend(r.IntN(3)), r.Int64N(int64(i.Shape.Bits())) },
-	"#rotate":  func(r *rand.Rand, i *Inst) { i.Extend, i.Imm = Extend(r.IntN(4)), r.Int64N(int64(i.Shape.Bits())) },
-	"#extend":  func(r *rand.Rand, i *Inst) { i.Extend, i.Imm = ByUXTB+Extend(r.IntN(8)), r.Int64N(5) },
-	"#lsl":     drawInWidth,
-	"#lsr":     drawInWidth,
-	"#lsb":     drawInWidth,
-	"#bit":     drawInWidth,
-	"#extract": drawField,
-	"#insert":  drawField,
-	"#small":   func(r *rand.Rand, i *Inst) { i.Imm, i.Lane = r.Int64N(32), uint8(r.IntN(16)) },
-	"#flags":   func(r *rand.Rand, i *Inst) { i.Lane = uint8(r.IntN(16)) },
-	"#if":      func(r *rand.Rand, i *Inst) { i.If = Condition(r.IntN(15)) },
-	"#unless":  func(r *rand.Rand, i *Inst) { i.If = Condition(r.IntN(14)) },
-	"#16":      func(r *rand.Rand, i *Inst) { i.Imm = r.Int64N(1 << 16) },
-	"#udf":     func(r *rand.Rand, i *Inst) { i.Imm = r.Int64N(1 << 16) },
-	"#barrier": func(r *rand.Rand, i *Inst) { i.Imm = r.Int64N(16) },
-	"#hint":    func(r *rand.Rand, i *Inst) { i.Imm = r.Int64N(32) },
-	"#system":  func(r *rand.Rand, i *Inst) { i.Imm = 1<<15 + r.Int64N(1<<15) },
-	"#byte":    func(r *rand.Rand, i *Inst) { i.Imm = r.Int64N(256) },
-	"#mask16":  func(r *rand.Rand, i *Inst) { i.Imm = r.Int64N(256) << (8 * r.IntN(2)) },
-	"#mask32":  func(r *rand.Rand, i *Inst) { i.Imm = r.Int64N(256) << (8 * r.IntN(4)) },
+	"#wide":   func(r *rand.Rand, i *Inst) { i.Imm, i.Lane = r.Int64N(1<<16), uint8(r.IntN(i.Shape.Bits()/16)) },
+	"#shift":  drawInWidth,
+	"#lsl":    drawInWidth,
+	"#lsr":    drawInWidth,
+	"#small":  func(r *rand.Rand, i *Inst) { i.Imm, i.Lane = r.Int64N(32), uint8(r.IntN(16)) },
+	"#flags":  func(r *rand.Rand, i *Inst) { i.Lane = uint8(r.IntN(16)) },
+	"#if":     func(r *rand.Rand, i *Inst) { i.If = Condition(r.IntN(15)) },
+	"#udf":    func(r *rand.Rand, i *Inst) { i.Imm = r.Int64N(1 << 16) },
+	"#hint":   func(r *rand.Rand, i *Inst) { i.Imm = r.Int64N(32) },
+	"#byte":   func(r *rand.Rand, i *Inst) { i.Imm = r.Int64N(256) },
+	"#mask16": func(r *rand.Rand, i *Inst) { i.Imm = r.Int64N(256) << (8 * r.IntN(2)) },
+	"#mask32": func(r *rand.Rand, i *Inst) { i.Imm = r.Int64N(256) << (8 * r.IntN(4)) },
 	"#bytes": func(r *rand.Rand, i *Inst) {
 		for range 8 {
 			i.Imm = i.Imm<<8 | 255*r.Int64N(2)
@@ -319,11 +304,6 @@ var draws = map[string]func(random *rand.Rand, i *Inst){
 
 func drawInWidth(r *rand.Rand, i *Inst) { i.Imm = r.Int64N(int64(i.Shape.Bits())) }
 
-func drawField(r *rand.Rand, i *Inst) {
-	i.Imm = r.Int64N(int64(i.Shape.Bits()))
-	i.Lane = uint8(1 + r.IntN(i.Shape.Bits()-int(i.Imm)))
-}
-
 func drawFloat(r *rand.Rand, i *Inst) {
 	value := float64(16+r.IntN(16)) / 16 * math.Ldexp(1, r.IntN(8)-3)
 	if r.IntN(2) == 0 {
@@ -333,36 +313,24 @@ func drawFloat(r *rand.Rand, i *Inst) {
 }
 
 // randomMem draws an address of the kind.
-func randomMem(random *rand.Rand, i *Inst, o *operand, registers int) Mem {
+func randomMem(random *rand.Rand, i *Inst, o *operand) Mem {
 	m := Mem{Base: X(random.IntN(31))}
 	if random.IntN(16) == 0 {
 		m.Base = SP
 	}
+	if name := names[o.kind]; name != "m" && name != "prefetch" {
+		return m
+	}
 	bytes := int32(o.bytes(i))
-	switch names[o.kind] {
-	case "m", "prefetch":
-		switch random.IntN(4) {
-		case 0:
-			m.Disp = random.Int32N(1<<12) * bytes
-		case 1:
-			m.Disp = random.Int32N(512) - 256
-		case 2:
-			m.Disp, i.Mode = random.Int32N(512)-256, Pre+Mode(random.IntN(2))
-		case 3:
-			m.Index, m.Scale = X(random.IntN(32)), uint8(bytes)
-			i.Extend = []Extend{ByLSL, ByUXTW, BySXTW, BySXTX}[random.IntN(4)]
-			if random.IntN(2) == 0 {
-				m.Scale = 1
-			}
-		}
-	case "pairs":
-		m.Disp, i.Mode = (random.Int32N(128)-64)*bytes, Mode(random.IntN(3))
-	case "many", "one":
-		switch random.IntN(3) {
-		case 0:
-			m.Disp, i.Mode = int32(o.listBytes(i, registers)), Post
-		case 1:
-			m.Index, i.Mode = X(random.IntN(31)), Post
+	switch random.IntN(3) {
+	case 0:
+		m.Disp = random.Int32N(1<<12) * bytes
+	case 1:
+		m.Disp = random.Int32N(512) - 256
+	case 2:
+		m.Index, m.Scale = X(random.IntN(32)), uint8(bytes)
+		if random.IntN(2) == 0 {
+			m.Scale = 1
 		}
 	}
 	return m

@@ -133,53 +133,20 @@ const (
 	AL // always
 )
 
-// Negated returns the condition that holds if c does not. AL has none.
-func (c Condition) Negated() Condition { return c ^ 1 }
-
-// Extend is how a register is changed before an instruction uses it.
-type Extend uint8
-
-// The changes: shifts by Inst.Imm; extensions of the lower bits, which are then shifted left by Inst.Imm, at most 4.
-const (
-	ByLSL Extend = iota
-	ByLSR
-	ByASR
-	ByROR
-	ByUXTB
-	ByUXTH
-	ByUXTW
-	ByUXTX
-	BySXTB
-	BySXTH
-	BySXTW
-	BySXTX
-	extends
-)
-
-// Mode says when an access changes its base register.
-type Mode uint8
-
-// The modes.
-const (
-	Offset Mode = iota // never: the address is Base + Disp, or Base + Index·Scale
-	Pre                // before: Base + Disp is the address, and the base's value afterwards
-	Post               // after: the address is Base, and afterwards Disp or Index is added to it
-)
-
 // Inst is one instruction. Args are its operands in Arm's order, the destination first; the last of them may be Memory.
 // Each register of a list is an operand.
 type Inst struct {
-	Imm int64 // the immediate, if the operation has one; of FMOV the bits of a float64
+	// Imm is the immediate, if the operation has one: of FMOV the bits of a float64; of arithmetic with registers the bits
+	// by which the last one is shifted to the left.
+	Imm int64
 	// Mem's Scale is 0 or 1, or the bytes of the access.
 	Mem Mem
 	// Args may name as many registers as a lookup in a table of four vectors needs.
-	Args   [6]Reg
-	To     Label // of jumps
-	Op     Op
-	Shape  Shape // of the first register; of an operation that narrows or widens, that of the narrow one
-	From   Shape // of the other register, if Shape does not tell it: of conversions and moves between classes
-	If     Condition
-	Extend Extend // of the last register; of an address's index ByLSL, ByUXTW, BySXTW or BySXTX
-	Mode   Mode   // of Mem
-	Lane   uint8  // the index of an element; the second immediate of a bit field's or a comparison's
+	Args  [6]Reg
+	To    Label // of jumps
+	Op    Op
+	Shape Shape // of the first register; of an operation that narrows or widens, that of the narrow one
+	From  Shape // of the other register, if Shape does not tell it: of conversions and moves between classes
+	If    Condition
+	Lane  uint8 // the index of an element; the second immediate of a bit field's or a comparison's
 }

@@ -15,8 +15,6 @@ type kind struct {
 	// text appends what an assembler reads.
 	text func(b []byte, i *Inst, o *operand, at int) []byte
 	list bool // the register is one of several in braces
-	// each says that an address is of one element of each register of a list.
-	each bool
 	// reach is the number of bits of a distance in the code: in words, or for an ADR in bytes. 0: it is none.
 	reach uint8
 }
@@ -25,13 +23,11 @@ type kind struct {
 //
 //weir:table
 var kinds = map[string]*kind{
-	// General registers: as wide as the shape, with ZR; with SP; of 32 and 64 bits; as wide as Inst.Extend says; as wide
-	// as an element.
+	// General registers: as wide as the shape, with ZR; with SP; of 32 and 64 bits; as wide as an element.
 	"g":    {class: General, fits: notSP, text: shaped},
 	"sp":   {class: General, fits: notZR, text: shaped},
 	"w":    {class: General, fits: notSP, text: as(W32)},
 	"x":    {class: General, fits: notSP, text: as(X64)},
-	"y":    {class: General, fits: notSP, text: asExtend},
 	"fill": {class: General, fits: notSP, text: asElement},
 	// Registers of Inst.From.
 	"integer": {class: General, fits: notSP, text: asFrom},
@@ -44,62 +40,46 @@ var kinds = map[string]*kind{
 	"bytes":  {class: Vector, text: other(func(s Shape) Shape { return B8 + Shape(s.full()) })},
 	"halves": {class: Vector, text: other(func(s Shape) Shape { return H4 + Shape(s.full()) })},
 	"across": {class: Vector, text: other(func(s Shape) Shape { return B + Shape(layouts[s].log) })},
-	"sum":    {class: Vector, text: other(func(s Shape) Shape { return B + Shape(layouts[s].log) + 1 })},
 	"two":    {class: Vector, text: twoText},
 	"h":      {class: Vector, text: as(H)},
 	"s":      {class: Vector, text: as(S)},
 	"d":      {class: Vector, text: as(D)},
 	"high":   {class: Vector, text: highText},
-	// One element of a vector that multiplies all of another; groups of 4 bytes, of 2 elements of 16 bits; one of 16 bits.
+	// One element of a vector that multiplies all of another; groups of 4 bytes, of 2 elements of 16 bits.
 	"elem": {class: Vector, fits: fitsElement, put: putElement, text: ofElement("")},
 	"quad": {class: Vector, fits: laneBelow(4), put: putLane(2), text: ofElement("4b")},
 	"duo":  {class: Vector, fits: laneBelow(4), put: putLane(2), text: ofElement("2h")},
-	"half": {class: Vector, fits: fitsHalf, put: putLane(1), text: ofElement("h")},
-	// One element that is copied: anywhere; into element Imm, from element Lane.
-	"any":   {class: Vector, fits: fitsLane, put: putAny, text: ofElement("")},
-	"into":  {class: Vector, fits: fitsInto, put: putInto, text: intoElement},
-	"moved": {class: Vector, fits: fitsLane, put: putMoved, text: ofElement("")},
+	// One element that is copied.
+	"any": {class: Vector, fits: fitsLane, put: putAny, text: ofElement("")},
 	// Registers in a list: whole, one element of each, and tables of bytes.
 	"list":  {class: Vector, fits: follows, text: shaped, list: true},
 	"lane":  {class: Vector, fits: fitsListLane, text: ofList, list: true},
 	"table": {class: Vector, fits: follows, text: as(B16), list: true},
-	// Addresses: of one value; of two; of lists; of one element of lists; of the pool; to prefetch.
+	// Addresses: of one value; of lists; of one element of lists; of the pool; to prefetch.
 	"m":        {class: classes, fits: fitsAccess, put: putAccess, text: address},
-	"pairs":    {class: classes, fits: fitsPairs, put: putPairs, text: address},
-	"many":     {class: classes, fits: fitsMany, put: putMany, text: address},
-	"one":      {class: classes, fits: fitsMany, put: putMany, text: address, each: true},
+	"many":     {class: classes, fits: fitsMany, put: putBase, text: address},
+	"one":      {class: classes, fits: fitsMany, put: putBase, text: address},
 	"pool":     {class: classes, fits: fitsPool, text: address, reach: 19},
 	"near":     {class: classes, fits: fitsNear, text: address, reach: nearReach},
 	"prefetch": {class: classes, fits: fitsPrefetch, put: putAccess, text: address},
 	// Immediates of arithmetic and logic.
-	"#add":     {fits: fitsAdd, put: putAdd, text: immediate},
-	"#bits":    {fits: fitsBits, put: putBits, text: maskText},
-	"#wide":    {fits: fitsWide, put: putWide, text: wideText},
-	"#shift":   {fits: shifts(ByASR), put: putShift, text: shiftText},
-	"#rotate":  {fits: shifts(ByROR), put: putShift, text: shiftText},
-	"#extend":  {fits: fitsExtend, put: putExtend, text: shiftText},
-	"#lsl":     {fits: inWidth, put: putLSL, text: immediate},
-	"#lsr":     {fits: inWidth, put: putLSR, text: immediate},
-	"#lsb":     {fits: inWidth, put: immediateAt(10), text: immediate},
-	"#extract": {fits: fitsField, put: putExtract, text: fieldText},
-	"#insert":  {fits: fitsField, put: putInsert, text: fieldText},
-	"#small":   {fits: fitsSmall, put: putSmall, text: fieldText},
-	"#flags":   {fits: fitsFlags, put: putFlags, text: flagsText},
-	// Conditions, labels, the number of a bit.
-	"#if":     {fits: conditions(AL), put: putIf, text: condition},
-	"#unless": {fits: conditions(LE), put: putUnless, text: condition},
-	"#where":  {fits: conditions(LE), put: func(i *Inst, _ *operand) uint32 { return uint32(i.If) }, text: condition},
-	"#26":     {text: label, reach: 26},
-	"#19":     {text: label, reach: 19},
-	"#14":     {text: label, reach: 14},
-	"#21":     {text: label, reach: nearReach},
-	"#bit":    {fits: inWidth, put: putBit, text: immediate},
-	// Numbers of traps, barriers, prefetches and system registers.
-	"#16":      {fits: upTo(1 << 16), put: immediateAt(5), text: immediate},
-	"#udf":     {fits: upTo(1 << 16), put: immediateAt(0), text: immediate},
-	"#barrier": {fits: upTo(16), put: immediateAt(8), text: immediate},
-	"#hint":    {fits: upTo(32), put: immediateAt(0), text: immediate},
-	"#system":  {fits: fitsSystem, put: putSystem, text: systemText},
+	"#add":   {fits: fitsAdd, put: putAdd, text: immediate},
+	"#bits":  {fits: fitsBits, put: putBits, text: maskText},
+	"#wide":  {fits: fitsWide, put: putWide, text: wideText},
+	"#shift": {fits: inWidth, put: immediateAt(10), text: shiftText},
+	"#lsl":   {fits: inWidth, put: putLSL, text: immediate},
+	"#lsr":   {fits: inWidth, put: putLSR, text: immediate},
+	"#small": {fits: fitsSmall, put: putSmall, text: fieldText},
+	"#flags": {fits: fitsFlags, put: putFlags, text: flagsText},
+	// Conditions, labels.
+	"#if":    {fits: conditions(AL), put: putIf, text: condition},
+	"#where": {fits: conditions(LE), put: func(i *Inst, _ *operand) uint32 { return uint32(i.If) }, text: condition},
+	"#26":    {text: label, reach: 26},
+	"#19":    {text: label, reach: 19},
+	"#21":    {text: label, reach: nearReach},
+	// Numbers of traps and prefetches.
+	"#udf":  {fits: upTo(1 << 16), put: immediateAt(0), text: immediate},
+	"#hint": {fits: upTo(32), put: immediateAt(0), text: immediate},
 	// Immediates of vectors: constants, by what an element may be; shifts; comparisons with zero.
 	"#byte":   {fits: constants(1), put: putMask, text: constantText},
 	"#mask16": {fits: constants(2), put: putMask, text: constantText},
@@ -161,11 +141,6 @@ func fitsElement(f *form, i *Inst, o *operand, at int) bool {
 	return fitsLane(f, i, o, at) && (layouts[i.Shape].log > 1 || lowRegister(i.Args[at]))
 }
 
-// fitsHalf reports the same for elements of 16 bits.
-func fitsHalf(_ *form, i *Inst, _ *operand, at int) bool {
-	return i.Lane < 8 && lowRegister(i.Args[at])
-}
-
 // lowRegister reports whether the number of a vector register has four bits.
 func lowRegister(r Reg) bool { return r.Virtual() || r.Number() < 16 }
 
@@ -185,17 +160,6 @@ func laneBits(lane, log uint8) uint32 {
 
 // putAny puts size and index of an element into one field.
 func putAny(i *Inst, o *operand) uint32 { return sized(uint32(i.Lane), o.element(i)) }
-
-// putInto puts the size and index of the element that is written.
-func putInto(i *Inst, _ *operand) uint32 { return sized(uint32(i.Imm), i.Shape) }
-
-// fitsInto reports whether a vector register has the element that is written.
-func fitsInto(_ *form, i *Inst, _ *operand, _ int) bool {
-	return below(i.Imm, 16>>layouts[i.Shape].log)
-}
-
-// putMoved puts the index of the element that is read beside the one that is written.
-func putMoved(i *Inst, _ *operand) uint32 { return uint32(i.Lane) << layouts[i.Shape].log << 11 }
 
 // sized returns the field of a size and an index.
 func sized(index uint32, s Shape) uint32 { return (2*index + 1) << layouts[s].log << 16 }
@@ -279,43 +243,14 @@ func fitsWide(_ *form, i *Inst, _ *operand, _ int) bool {
 // putWide puts 16 bits and their place.
 func putWide(i *Inst, _ *operand) uint32 { return uint32(i.Imm)<<5 | uint32(i.Lane)<<21 }
 
-// shifts returns a fits for a shift of the last register, of kinds up to a last one.
-func shifts(last Extend) func(*form, *Inst, *operand, int) bool {
-	return func(f *form, i *Inst, o *operand, at int) bool { return i.Extend <= last && inWidth(f, i, o, at) }
-}
-
 // inWidth reports whether the immediate is less than the number of the register's bits, or of an element's.
 func inWidth(_ *form, i *Inst, _ *operand, _ int) bool { return below(i.Imm, int64(i.Shape.Bits())) }
-
-// putShift puts the shift of the last register.
-func putShift(i *Inst, _ *operand) uint32 { return uint32(i.Extend)<<22 | uint32(i.Imm)<<10 }
-
-// fitsExtend reports whether the last register is extended, and shifted by at most 4.
-func fitsExtend(_ *form, i *Inst, _ *operand, _ int) bool {
-	return i.Extend >= ByUXTB && i.Extend < extends && below(i.Imm, 5)
-}
-
-// putExtend puts the extension of the last register.
-func putExtend(i *Inst, _ *operand) uint32 { return uint32(i.Extend-ByUXTB)<<13 | uint32(i.Imm)<<10 }
 
 // putLSL and putLSR put a shift as the bit field that it moves.
 func putLSL(i *Inst, _ *operand) uint32 {
 	return uint32(-i.Imm&int64(i.Shape.Bits()-1))<<16 | uint32(i.Shape.Bits()-1-int(i.Imm))<<10
 }
 func putLSR(i *Inst, _ *operand) uint32 { return uint32(i.Imm)<<16 | uint32(i.Shape.Bits()-1)<<10 }
-
-// fitsField reports whether a register has the bits from Imm on, Lane in number.
-func fitsField(_ *form, i *Inst, _ *operand, _ int) bool {
-	return below(i.Imm, int64(i.Shape.Bits())) && i.Lane > 0 && int(i.Imm)+int(i.Lane) <= i.Shape.Bits()
-}
-
-// putExtract and putInsert put a bit field that moves to bit 0, and one that moves from there.
-func putExtract(i *Inst, _ *operand) uint32 {
-	return uint32(i.Imm)<<16 | uint32(int(i.Imm)+int(i.Lane)-1)<<10
-}
-func putInsert(i *Inst, _ *operand) uint32 {
-	return uint32(-i.Imm&int64(i.Shape.Bits()-1))<<16 | uint32(i.Lane-1)<<10
-}
 
 // fitsSmall reports whether a number to compare with has 5 bits, and the flags to set otherwise 4.
 func fitsSmall(f *form, i *Inst, o *operand, at int) bool {
@@ -336,18 +271,8 @@ func conditions(last Condition) func(*form, *Inst, *operand, int) bool {
 	return func(_ *form, i *Inst, _ *operand, _ int) bool { return i.If <= last }
 }
 
-// putIf and putUnless put a condition, and the one that holds if it does not.
-func putIf(i *Inst, _ *operand) uint32     { return uint32(i.If) << 12 }
-func putUnless(i *Inst, _ *operand) uint32 { return uint32(i.If.Negated()) << 12 }
-
-// putBit puts the number of a bit, whose highest bit has a place of its own.
-func putBit(i *Inst, _ *operand) uint32 { return uint32(i.Imm)>>5<<31 | uint32(i.Imm)&31<<19 }
-
-// fitsSystem reports whether the immediate is the number of a system register, whose highest bit is implied.
-func fitsSystem(_ *form, i *Inst, _ *operand, _ int) bool { return i.Imm >= 1<<15 && i.Imm < 1<<16 }
-
-// putSystem puts the number of a system register.
-func putSystem(i *Inst, _ *operand) uint32 { return uint32(i.Imm) & 0x7FFF << 5 }
+// putIf puts a condition.
+func putIf(i *Inst, _ *operand) uint32 { return uint32(i.If) << 12 }
 
 // putLeft and putRight put a shift and the size of the elements as one number.
 func putLeft(i *Inst, _ *operand) uint32  { return uint32(i.Shape.Bits()+int(i.Imm)) << 16 }

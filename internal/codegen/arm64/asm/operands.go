@@ -37,7 +37,7 @@ func wideText(b []byte, i *Inst, o *operand, at int) []byte {
 
 // shiftText appends what is done to the last register.
 func shiftText(b []byte, i *Inst, _ *operand, _ int) []byte {
-	return strconv.AppendInt(append(append(b, i.Extend.String()...), " #"...), i.Imm, 10)
+	return strconv.AppendInt(append(b, "lsl #"...), i.Imm, 10)
 }
 
 // fieldText appends two immediates.
@@ -48,18 +48,6 @@ func fieldText(b []byte, i *Inst, o *operand, at int) []byte {
 // flagsText appends four flags as a number.
 func flagsText(b []byte, i *Inst, _ *operand, _ int) []byte {
 	return strconv.AppendInt(append(b, '#'), int64(i.Lane), 10)
-}
-
-// systemText appends the name of a system register as five numbers.
-func systemText(b []byte, i *Inst, _ *operand, _ int) []byte {
-	for _, part := range [...]struct {
-		before string
-		shift  int
-		mask   int64
-	}{{"s", 14, 3}, {"_", 11, 7}, {"_c", 7, 15}, {"_c", 3, 15}, {"_", 0, 7}} {
-		b = strconv.AppendInt(append(b, part.before...), i.Imm>>part.shift&part.mask, 10)
-	}
-	return b
 }
 
 // constantText appends the constant of a vector: its byte and the place of it, or all bytes.
@@ -110,14 +98,6 @@ func highText(b []byte, i *Inst, _ *operand, at int) []byte {
 	return appendElement(b, i.Args[at], "d", 1)
 }
 
-// asExtend appends a general register as wide as the extension needs.
-func asExtend(b []byte, i *Inst, _ *operand, at int) []byte {
-	if i.Shape == X64 && (i.Extend-ByUXTB)&3 == 3 {
-		return appendReg(b, i.Args[at], X64)
-	}
-	return appendReg(b, i.Args[at], W32)
-}
-
 // asElement appends a general register as wide as an element.
 func asElement(b []byte, i *Inst, _ *operand, at int) []byte {
 	if layouts[i.Shape].log == 3 {
@@ -134,11 +114,6 @@ func ofElement(name string) func([]byte, *Inst, *operand, int) []byte {
 		}
 		return appendElement(b, i.Args[at], name, int64(i.Lane))
 	}
-}
-
-// intoElement appends element Imm.
-func intoElement(b []byte, i *Inst, _ *operand, at int) []byte {
-	return appendElement(b, i.Args[at], elementName(i.Shape), i.Imm)
 }
 
 // ofList appends a register of a list of which one element is accessed.

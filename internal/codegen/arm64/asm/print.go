@@ -112,10 +112,10 @@ func (i *Inst) unknown() string {
 		}
 	}
 	if i.Mem != (Mem{}) {
-		fmt.Fprintf(&b, " at %+v, mode %d", i.Mem, i.Mode)
+		fmt.Fprintf(&b, " at %+v", i.Mem)
 	}
-	if i.Imm != 0 || i.Lane != 0 || i.Extend != ByLSL {
-		fmt.Fprintf(&b, " immediate %d, lane %d, %s", i.Imm, i.Lane, i.Extend)
+	if i.Imm != 0 || i.Lane != 0 {
+		fmt.Fprintf(&b, " immediate %d, lane %d", i.Imm, i.Lane)
 	}
 	return b.String()
 }
@@ -141,16 +141,4 @@ func (c Condition) String() string {
 		return "Condition(" + strconv.Itoa(int(c)) + ")"
 	}
 	return conditionNames[c]
-}
-
-// extendNames are the names of changes in assemblers' texts.
-var extendNames = [extends]string{"lsl", "lsr", "asr", "ror", "uxtb", "uxth", "uxtw", "uxtx", "sxtb", "sxth", "sxtw",
-	"sxtx"}
-
-// String returns the name of the change.
-func (e Extend) String() string {
-	if e >= extends {
-		return "Extend(" + strconv.Itoa(int(e)) + ")"
-	}
-	return extendNames[e]
 }

@@ -308,7 +308,10 @@ func TestRoutine(t *testing.T) {
 		return Inst{Op: LDR, Shape: X64, Args: [6]Reg{r, Memory}, Mem: Mem{Base: frame, Disp: disp}}
 	}
 	next := func(v int, base Reg, s Shape) Inst {
-		return Inst{Op: LDR, Shape: s, Args: [6]Reg{V(v), Memory}, Mem: Mem{Base: base, Disp: int32(s.Bytes())}, Mode: Post}
+		return Inst{Op: LDR, Shape: s, Args: [6]Reg{V(v), Memory}, Mem: Mem{Base: base}}
+	}
+	on := func(base Reg, bytes int64) Inst {
+		return Inst{Op: ADD, Shape: X64, Args: [6]Reg{base, base}, Imm: bytes}
 	}
 	bias := make([]byte, 16)
 	binary.LittleEndian.PutUint32(bias, math.Float32bits(1.5))
@@ -318,7 +321,7 @@ func TestRoutine(t *testing.T) {
 		{Op: LABEL, To: vectors},
 		{Op: SUBS, Shape: X64, Args: [6]Reg{count, count}, Imm: 4},
 		{Op: BRANCHIF, If: LT, To: singles},
-		next(1, first, Q), next(2, second, Q),
+		next(1, first, Q), next(2, second, Q), on(first, 16), on(second, 16),
 		three(FMLA, S4),
 		{Op: BRANCH, To: vectors},
 		{Op: LABEL, To: singles},
@@ -327,7 +330,7 @@ func TestRoutine(t *testing.T) {
 		{Op: FADDP, Shape: S, Args: [6]Reg{V(0), V(0)}},
 		{Op: LABEL, To: single},
 		{Op: CBZ, Shape: X64, Args: [6]Reg{count}, To: done},
-		next(1, first, S), next(2, second, S),
+		next(1, first, S), next(2, second, S), on(first, 4), on(second, 4),
 		{Op: FMADD, Shape: S, Args: [6]Reg{V(0), V(1), V(2), V(0)}},
 		{Op: SUB, Shape: X64, Args: [6]Reg{count, count}, Imm: 1},
 		{Op: BRANCH, To: single},

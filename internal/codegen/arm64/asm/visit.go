@@ -3,7 +3,7 @@ package asm
 import "github.com/weirml/weir/internal/diag"
 
 // Visit calls do for every register that the instruction names, in any operand, with its role. A register that stands
-// in two operands is visited twice. Registers of an address are read; a base that the access changes is also written; a
+// in two operands is visited twice. Registers of an address are read; a
 // destination of which an instruction keeps elements is read and written. ZR and SP are not visited. do may change
 // registers to others of their class.
 func (i *Inst) Visit(do func(r *Reg, role Role)) {
@@ -30,11 +30,7 @@ func (i *Inst) Visit(do func(r *Reg, role Role)) {
 		at++
 	}
 	if m := &i.Mem; m.Base != NoReg && m.Base != SP {
-		role := Read
-		if i.Mode != Offset {
-			role = ReadWrite
-		}
-		do(&m.Base, role)
+		do(&m.Base, Read)
 	}
 	if m := &i.Mem; m.Index != NoReg && m.Index != ZR {
 		do(&m.Index, Read)
@@ -56,7 +52,7 @@ func (i *Inst) Encodes() bool { return i.Op == LABEL || i.Op == ALIGN || find(i)
 func (o Op) Jumps() bool { return o == BRANCH || o.Conditional() }
 
 // Conditional reports whether the operation is a jump by a condition.
-func (o Op) Conditional() bool { return o >= BRANCHIF && o <= TBNZ }
+func (o Op) Conditional() bool { return o >= BRANCHIF && o <= CBNZ }
 
 // Ends reports whether the next instruction is reached only by a jump.
-func (o Op) Ends() bool { return o == BRANCH || o == BR || o == RET || o == BRK || o == UDF }
+func (o Op) Ends() bool { return o == BRANCH || o == BR || o == RET || o == UDF }
