@@ -68,10 +68,13 @@ type Language interface {
 	Or(x, y ID) ID
 
 	// Unary, Binary and Cast are the functions of package loop. With clamped, values beyond the greatest of a float of at
-	// most 8 bits become the greatest. MultiplyAdd returns x·y + z; floats may be rounded once or twice.
+	// most 8 bits become the greatest.
 	Unary(op loop.UnaryOp, x Value) Value
 	Binary(op loop.BinaryOp, x, y Value) Value
 	Cast(to dtype.DType, x Value, clamped bool) ID
+	// Quantise returns the integer of q for x, which is f32.
+	Quantise(q loop.Quantised, x ID) ID
+	// MultiplyAdd returns x·y + z; floats may be rounded once or twice.
 	MultiplyAdd(dt dtype.DType, x, y, z ID) ID
 
 	// Signed returns an integer value as an Integer with a sign; beyond is a bool, whether the value is too large for it.

@@ -231,6 +231,9 @@ func (l *listing) Binary(op loop.BinaryOp, x, y Value) Value {
 func (l *listing) Cast(to dtype.DType, x Value, clamped bool) ID {
 	return l.make("cast %s %s %s", to, x.DType, x.ID)
 }
+func (l *listing) Quantise(q loop.Quantised, x ID) ID {
+	return l.make("quantise %s by %g, from %g to %g, zero %g", x, q.Scale, q.Low, q.High, q.Zero)
+}
 func (l *listing) MultiplyAdd(dt dtype.DType, x, y, z ID) ID {
 	return l.make("fma %s %s %s %s", dt, x, y, z)
 }

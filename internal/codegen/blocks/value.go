@@ -58,6 +58,9 @@ func (w *Writer) expr(e loop.Expr) Value {
 		}
 		return Value{ID: w.Choose(w.Held(x.DType), cond.ID, w.Full(x), w.Full(y)), DType: x.DType}
 	case *loop.Cast:
+		if q, ok := loop.QuantisedOf(e); ok {
+			return Value{ID: w.Quantise(q, w.expr(q.X).ID), DType: e.Type}
+		}
 		x := w.expr(e.X)
 		if e.Type == x.DType {
 			return x

@@ -402,7 +402,7 @@ func (x *sumExpressions) needs(v loop.Expr) int {
 			return 0
 		}
 	case *loop.Cast:
-		if _, ok := QuantisedOf(v); ok {
+		if _, ok := loop.QuantisedOf(v); ok {
 			return x.needs(v.X) + 1
 		}
 		return x.needs(v.X)

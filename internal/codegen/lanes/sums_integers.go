@@ -20,7 +20,7 @@ func (x *sumExpressions) cast(v *loop.Cast) (regalloc.Reg, bool) {
 	case v.Type == dtype.F32 && inLanes(from):
 		return x.converted(ToFloat, v.X)
 	case from == dtype.F32 && inLanes(v.Type):
-		if q, ok := QuantisedOf(v); ok {
+		if q, ok := loop.QuantisedOf(v); ok {
 			return x.quantise(q)
 		}
 		if within(v) {
@@ -55,9 +55,9 @@ func inLanes(dt dtype.DType) bool {
 func within(c *loop.Cast) bool {
 	low, high, v := math.Inf(-1), math.Inf(1), c.X
 	for {
-		if bound, rest, ok := constantAnd(v, loop.Max); ok && math.IsInf(low, -1) {
+		if bound, rest, ok := loop.ConstantAnd(v, loop.Max); ok && math.IsInf(low, -1) {
 			low, v = float64(bound), rest
-		} else if bound, rest, ok := constantAnd(v, loop.Min); ok && math.IsInf(high, 1) {
+		} else if bound, rest, ok := loop.ConstantAnd(v, loop.Min); ok && math.IsInf(high, 1) {
 			high, v = float64(bound), rest
 		} else {
 			break
@@ -80,7 +80,7 @@ func (x *sumExpressions) truncated(v loop.Expr) (regalloc.Reg, bool) {
 }
 
 // quantise emits a quotient by a constant that is rounded and kept within bounds.
-func (x *sumExpressions) quantise(q Quantised) (regalloc.Reg, bool) {
+func (x *sumExpressions) quantise(q loop.Quantised) (regalloc.Reg, bool) {
 	t := x.t
 	from, own := x.value(q.X)
 	all := func(v float32) Operand { return t.RepeatedBits(t, uint64(math.Float32bits(v))) }

@@ -6,6 +6,8 @@ import (
 	"github.com/weirml/weir/internal/codegen/blocks"
 	"github.com/weirml/weir/internal/codegen/mathematics"
 	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/target"
 )
 
 // This file converts between values and their bits in memory, and between types, with the results of package dtype.
@@ -398,6 +400,30 @@ func (w *writer) floatToInt(to dtype.DType, x value) id {
 	n = w.Choose(word, above, w.constant32(math.MaxInt32), n)
 	n = w.Choose(word, under, w.constant32(1<<31), n)
 	return w.wrapped(to, w.Choose(word, nan, w.constant32(0), n))
+}
+
+// Quantise returns the integer of a quantised float. NaN becomes the negated zero point, and so 0: no comparison or
+// conversion sees it. A machine that rounds x·y + z once multiplies by the reciprocal, as Vulkan lets a quotient be
+// wrong by 2.5 units in the last place.
+func (w *writer) Quantise(q loop.Quantised, x id) id {
+	float, word := w.floatType(32), w.intType(32)
+	number := func(v float32) id { return w.constantFloat(math.Float32bits(v)) }
+	y := x
+	switch {
+	case q.Rest == 0 && q.First != 1:
+		y = w.exactly(opFMul, float, x, number(q.First))
+	case q.Rest != 0 && w.machine.Has(target.Fused):
+		y = w.extended(glslFma, float, x, number(q.First), w.exactly(opFMul, float, x, number(q.Rest)))
+	case q.Rest != 0:
+		y = w.exactly(opFDiv, float, x, number(q.Scale))
+	}
+	y = w.Choose(float, w.isNaN32(x), number(0-q.Zero), w.extended(glslRoundEven, float, y))
+	y = w.extended(glslFClamp, float, y, number(q.Low-q.Zero), number(q.High-q.Zero))
+	n := w.op(opConvertFToS, word, y)
+	if q.Zero != 0 {
+		n = w.word(opIAdd, n, w.constant32(uint32(int32(q.Zero))))
+	}
+	return n
 }
 
 // floatToWide is floatToInt for f64, or to a type of 64 bits.

@@ -317,10 +317,11 @@ const (
 	glslFloor     = 8
 	glslCeil      = 9
 	glslSqrt      = 31
+	glslFClamp    = 43
 	glslFma       = 50
 	glslFindUMsb  = 75
 )
 
 // glslNames has the names of these functions.
 var glslNames = map[uint32]string{glslRoundEven: "RoundEven", glslTrunc: "Trunc", glslFloor: "Floor", glslCeil: "Ceil",
-	glslSqrt: "Sqrt", glslFma: "Fma", glslFindUMsb: "FindUMsb"}
+	glslSqrt: "Sqrt", glslFClamp: "FClamp", glslFma: "Fma", glslFindUMsb: "FindUMsb"}

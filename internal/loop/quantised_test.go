@@ -1,4 +1,4 @@
-package lanes
+package loop
 
 import (
 	"math"
@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/weirml/weir/internal/dtype"
-	"github.com/weirml/weir/internal/loop"
 )
 
 // TestQuantised compares products by a reciprocal with quotients for many scales, on random numbers and on numbers near
@@ -17,11 +16,11 @@ func TestQuantised(t *testing.T) {
 	for range tried {
 		scale, low := float32(math.Exp(r.NormFloat64()*6)), float64(-128*r.IntN(2))
 		zero, high := low+float64(r.IntN(256)), low+255
-		real := func(v float64) loop.Expr { return loop.Number(dtype.F32, v) }
-		x := loop.Apply2(loop.Add, loop.Apply(loop.Round, loop.Apply2(loop.Div, &loop.Ref{Name: "x", Type: dtype.F32},
+		real := func(v float64) Expr { return Number(dtype.F32, v) }
+		x := Apply2(Add, Apply(Round, Apply2(Div, &Ref{Name: "x", Type: dtype.F32},
 			real(float64(scale)))), real(zero))
-		q, ok := QuantisedOf(&loop.Cast{Type: map[bool]dtype.DType{true: dtype.I8, false: dtype.U8}[low < 0],
-			X: loop.Apply2(loop.Max, real(low), loop.Apply2(loop.Min, real(high), x))})
+		q, ok := QuantisedOf(&Cast{Type: map[bool]dtype.DType{true: dtype.I8, false: dtype.U8}[low < 0],
+			X: Apply2(Max, real(low), Apply2(Min, real(high), x))})
 		if !ok {
 			continue
 		}
