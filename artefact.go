@@ -149,7 +149,7 @@ func (a compiledModel) compile(ctx context.Context, p *Program, o Options, _ com
 	}
 	return mem.CatchFaults(func() (err error) {
 		p.compiled, err = a.Compile(compiler.Options{Machine: here, Reference: p.target == Reference,
-			Portable: o.CPU == string(Portable) || o.Cross, Budget: budget, Folder: o.PageFolder, Files: p.model.files,
+			Portable: o.CPU == string(Portable), Cross: o.Cross, Budget: budget, Folder: o.PageFolder, Files: p.model.files,
 			Planned: func(c *compiler.Compiled) error { return p.planned(ctx, c) }, After: o.Stage}, dims, ctx.Err)
 		return err
 	})

@@ -34,13 +34,14 @@ func (c *cli) dumpCommand() *cobra.Command {
   weir dump model.onnx --after import --weights > model.weir  # the model as text
   weir dump model.onnx --after copies  # copies that remain, and why
   weir dump model.onnx --lang loop --kernel convolution
-  weir dump model.onnx --lang asm --kernel convolution  # its machine code, as instructions`,
+  weir dump model.onnx --lang asm --kernel convolution  # its machine code, as instructions
+  weir dump model.onnx --lang asm --cpu neon  # code for another processor, which cannot run here`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			stages := map[string]string{}
 			var order []string
 			f.stage = func(name, text string) { stages[name] = text; order = append(order, name) }
 			l, _, err := f.compile(cmd.Context(), args[0], func(o *weir.Options, _ *weir.Model) {
-				o.Stage = f.stage
+				o.Stage, o.Cross = f.stage, o.CPU != "" // code for other processors too: nothing runs
 				if weights {
 					o.WholeStage = first(after, stageOf[lang])
 				}

@@ -190,6 +190,13 @@ func TestAssembly(t *testing.T) {
 	if saved := weirRun(t, "dump", artefact(t, digits), "--lang", "asm"); saved.out != all.out {
 		t.Errorf("the artefact's code is\n%s%s\nand the model's\n%s", saved.out, saved.err, all.out)
 	}
+	// Code for other processors is made here as well.
+	for level, want := range map[string]string{"avx512amx": "zmm", "neon": "fmla", "i8mm": "fmla", "avx2": "ymm"} {
+		r := weirRun(t, "dump", digits, "--lang", "asm", "--cpu", level)
+		if r.code != 0 || strings.Count(r.out, "\nkernel @") == 0 || !strings.Contains(r.out, want) {
+			t.Errorf("--cpu %s: %d\n%s%s", level, r.code, r.out, r.err)
+		}
+	}
 	for _, args := range [][]string{{"--cpu", "portable"}, {"--target", "reference"}} {
 		r := weirRun(t, append([]string{"dump", digits, "--lang", "asm"}, args...)...)
 		if r.code != exitUnsupported || !strings.Contains(r.err, "no machine code") {

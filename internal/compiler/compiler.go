@@ -25,6 +25,7 @@ type Options struct {
 	Machine  target.Machine
 	Tight    bool // compile within very small limits: see target.Tight
 	Portable bool // generate portable code of the scheduled kernels, for any machine
+	Cross    bool // do so for an artefact's machine, if this processor lacks its features: else that is an error
 	// Foreign: generate code for Machine even if this processor lacks its features. Planned gets the code, and must end
 	// the compilation: the code could not run.
 	Foreign     bool

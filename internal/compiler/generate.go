@@ -177,16 +177,25 @@ func (c *Compiled) place() error {
 	return nil
 }
 
-// machineCode reports whether the kernels are machine code of the host's.
+// coded returns the machine whose machine code assembly returns: that of the code or, if this processor lacks what code
+// for the program's machine needs, the program's.
+func (c *Compiled) coded() target.Machine {
+	if len(c.Machine.Lacks()) > 0 {
+		return c.Machine
+	}
+	return c.Code.Machine
+}
+
+// machineCode reports whether there is machine code of the kernels for processors.
 func (c *Compiled) machineCode() bool {
-	_, ok := hosts[c.Code.Machine.Name]
+	_, ok := hosts[c.coded().Name]
 	return ok && c.device == ""
 }
 
 // assembly returns the machine code of the kernels as text.
 func (c *Compiled) assembly() string {
-	m := c.credited()
-	return hosts[c.Code.Machine.Name].text(&m, c.Code.Machine)
+	m, machine := c.credited(), c.coded()
+	return hosts[machine.Name].text(&m, machine)
 }
 
 // credited returns the scheduled module with a proof budget of its own for code generation.
@@ -284,7 +293,7 @@ func trusted(m target.Machine, o Options) (target.Machine, error) {
 	if !ok || generators[known.Name] == nil {
 		return m, diag.Unsupportedf("an artefact for %q, %q", m.Name, m.CPU).WithFix("compile the model again with this weir")
 	}
-	if missing := known.Lacks(); len(missing) > 0 && !o.Portable {
+	if missing := known.Lacks(); len(missing) > 0 && !o.Portable && !o.Cross {
 		best, _ := Machine("", 1, false)
 		return m, diag.Unsupportedf("an artefact for %s: this processor (%s) has no %s", m.CPU, target.Description(),
 			strings.Join(missing, ", ")).
