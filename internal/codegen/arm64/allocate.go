@@ -124,11 +124,15 @@ func entire(r asm.Reg) asm.Shape {
 func (i *isa) Fold(*asm.Inst, func(r asm.Reg) (at asm.Mem, ok bool)) {}
 
 // legaliser replaces addresses that an instruction cannot encode: code before it computes the address, or a part of it,
-// in a register for the length of the instruction.
+// in a register that keeps it for later instructions nearby.
 type legaliser struct {
 	list []asm.Inst
-	held asm.Mem // the sum of these registers is in addressScratch; none if there is no base
+	held [2]asm.Mem // the sums that the scratch registers have: of a base, an index and a number; none without a base
+	last int        // the register that was used last
 }
+
+// scratch are the registers of held sums.
+var scratch = [2]asm.Reg{addressScratch, numberScratch}
 
 // legalise returns instructions, whose registers are the machine's, with legal addresses.
 func (w *workspace) legalise(insts []asm.Inst) []asm.Inst {
@@ -145,17 +149,22 @@ func (w *workspace) legalise(insts []asm.Inst) []asm.Inst {
 	return l.list
 }
 
-// follow forgets the held sum if an instruction changes one of its registers, or may be reached by a jump.
+// follow forgets the held sums of registers that an instruction changes; all if it may be reached by a jump.
 func (l *legaliser) follow(in *asm.Inst) {
 	if in.Op == asm.LABEL {
-		l.held = asm.Mem{}
+		l.held = [2]asm.Mem{}
 	}
-	if l.held.Base == asm.NoReg {
+	if l.held == [2]asm.Mem{} {
 		return
 	}
 	in.Visit(func(r *asm.Reg, role asm.Role) {
-		if role&asm.Write != 0 && (*r == l.held.Base || *r == l.held.Index || *r == addressScratch) {
-			l.held = asm.Mem{}
+		if role&asm.Write == 0 {
+			return
+		}
+		for n, sum := range l.held {
+			if *r == sum.Base || *r == sum.Index || *r == scratch[n] {
+				l.held[n] = asm.Mem{}
+			}
 		}
 	})
 }
@@ -163,29 +172,67 @@ func (l *legaliser) follow(in *asm.Inst) {
 // address makes an instruction's address legal.
 func (l *legaliser) address(in *asm.Inst) {
 	at := in.Mem
+	sum := asm.Mem{Base: at.Base, Index: at.Index}
 	if at.Index != asm.NoReg {
-		sum := asm.Mem{Base: at.Base, Index: at.Index, Scale: max(at.Scale, 1)}
-		if sum != l.held {
-			l.list = append(l.list, asm.Inst{Op: asm.ADD, Shape: asm.X64, Args: [6]asm.Reg{addressScratch, at.Base, at.Index},
-				Imm: int64(lanes.Log2(int64(sum.Scale)))})
-			l.held = sum
+		sum.Scale = max(at.Scale, 1)
+	}
+	for n, held := range l.held {
+		disp := int64(at.Disp) - int64(held.Disp)
+		if held.Disp = 0; held != sum || disp != int64(int32(disp)) {
+			continue
 		}
-		at = asm.Mem{Base: addressScratch, Disp: at.Disp}
-		if in.Mem = at; in.Encodes() {
+		if in.Mem = (asm.Mem{Base: scratch[n], Disp: int32(disp)}); in.Encodes() {
+			l.last = n
 			return
 		}
 	}
-	l.held = asm.Mem{}
-	disp := int64(at.Disp)
-	if rest := disp & 0xFFF; disp > rest && disp < 1<<24 { // the lower bits may remain a displacement
-		in.Mem = asm.Mem{Base: addressScratch, Disp: int32(rest)}
-		if in.Encodes() {
-			l.list = addNumber(l.list, addressScratch, at.Base, disp-rest)
-			return
-		}
+	near := at.Disp &^ 0xFFF // of which displacements after it are legal too
+	if in.Mem = (asm.Mem{Base: scratch[0], Disp: at.Disp}); at.Index != asm.NoReg && in.Encodes() {
+		near = 0
+	} else if in.Mem.Disp = at.Disp - near; !in.Encodes() {
+		near, in.Mem.Disp = at.Disp, 0
 	}
-	in.Mem = asm.Mem{Base: addressScratch}
-	l.list = addNumber(l.list, addressScratch, at.Base, disp)
+	n := 1 - l.last
+	if large := near >= 1<<24 || near <= -1<<24; large { // the other register is for the number
+		n, l.held[1] = 0, asm.Mem{}
+	}
+	in.Mem.Base, l.last = scratch[n], n
+	l.add(n, sum, near)
+	sum.Disp = near
+	l.held[n] = sum
+}
+
+// add appends code that sets a register to a sum and a number.
+func (l *legaliser) add(n int, sum asm.Mem, more int32) {
+	r := scratch[n]
+	if sum.Index == asm.NoReg {
+		l.list = addNumber(l.list, r, sum.Base, int64(more))
+		return
+	}
+	other, step := l.held[1-n], int64(more)-int64(l.held[1-n].Disp)
+	if other.Disp = 0; other == sum && additions(step) <= additions(int64(more)) {
+		l.list = addNumber(l.list, r, scratch[1-n], step)
+		return
+	}
+	l.list = append(l.list, asm.Inst{Op: asm.ADD, Shape: asm.X64, Args: [6]asm.Reg{r, sum.Base, sum.Index},
+		Imm: int64(lanes.Log2(int64(sum.Scale)))})
+	if more != 0 {
+		l.list = addNumber(l.list, r, r, int64(more))
+	}
+}
+
+// additions returns the number of instructions of addNumber that add a number; many if they change numberScratch.
+func additions(v int64) (count int) {
+	if v = max(v, -v); v >= 1<<24 {
+		return 1 << 8
+	}
+	if v&0xFFF != 0 {
+		count++
+	}
+	if v&^0xFFF != 0 {
+		count++
+	}
+	return count
 }
 
 // addNumber appends code for r = x + v; it changes numberScratch for some v.

@@ -121,6 +121,7 @@ func (b *builder) iota32() asm.Reg {
 // allocate returns the routine's instructions with machine registers, and the bytes of the frame in use: those from
 // spill on are free for spilled values.
 func (b *builder) allocate(spill int32) (insts []asm.Inst, frame int32) {
+	b.direct()
 	return b.Allocate(b.isa, spill)
 }
 
