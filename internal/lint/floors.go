@@ -200,6 +200,8 @@ var rooms = []Room{
 		May:     []string{below},
 		Modules: []string{"os/exec"}},
 	{Floor: 10, Name: "browsertest", Purpose: "a headless Chromium, for tests of pages", Modules: []string{"os/exec"}},
+	{Floor: 10, Name: "cyclestest", Purpose: "estimates the cycles of loops of machine code, with LLVM's llvm-mca",
+		May: []string{below}, Modules: []string{"os/exec"}},
 	{Floor: 10, Name: "conformance", Purpose: "runs suites of test cases on every target",
 		May: []string{below, "values", "weirtest"}},
 	{Floor: 10, Name: "examples/digits/data", Purpose: "the digits model and its pictures, embedded"},
