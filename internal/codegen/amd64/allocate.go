@@ -41,10 +41,9 @@ func (i *isa) Bank(c asm.Class) (bank regalloc.Bank) {
 	return bank
 }
 
-// spoil marks the beginning of code that names vector registers of the machine; see regalloc.Spoils.
-func (b *builder) spoil() { b.Emit(spoils) }
+// Spoiling marks a position; it is not emitted.
+func (i *isa) Spoiling() asm.Inst { return spoils }
 
-// spoils marks the position; it is not emitted.
 var spoils = asm.Inst{Op: asm.ALIGN, Imm: 1}
 
 // Flow returns what an instruction does to the order of execution, and its label.

@@ -5,7 +5,6 @@
 package amd64
 
 import (
-	"sync"
 	"unsafe"
 
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
@@ -21,21 +20,21 @@ func Generate(m *loop.Module, machine target.Machine) (*target.Code, error) {
 	if !call.Supported {
 		return nil, diag.Unsupportedf("machine code for amd64 on another processor")
 	}
-	i := isaOf(machine)
-	return lanes.Generate(m, machine, func() (lanes.Compiler, func()) {
-		work := workspaces.Get().(*workspace)
-		return &compiler{work, i}, func() { workspaces.Put(work) }
-	})
+	return lanes.Generate(m, machine, lanes.Opening(&workspaces, isaOf(machine)))
 }
 
-// compiler makes code for an instruction set, with memory that it reuses.
-type compiler struct {
-	work *workspace
-	isa  *isa
+// workspaces are the unused memory of compilers.
+var workspaces lanes.Workspaces[asm.Inst]
+
+// Compile is Generate, and places the code.
+func Compile(m *loop.Module, machine target.Machine) (*target.Code, error) {
+	return lanes.Placed(Generate(m, machine))
 }
 
-// Processor returns the instruction set.
-func (c *compiler) Processor() lanes.Processor { return c.isa }
+// Text returns the machine code of a module's kernels as instructions, for a processor with the machine's features, as
+// lanes.TextOf describes. RDI is the address of the kernel's frame; RSI and RDX are the first tile and the one after
+// the last.
+func Text(m *loop.Module, machine target.Machine) string { return lanes.Text(m, isaOf(machine)) }
 
 // VectorBytes is the size of a vector register.
 func (i *isa) VectorBytes() int64 { return int64(i.bits / 8) }
@@ -45,26 +44,13 @@ func (i *isa) Call(entry uintptr, frame unsafe.Pointer, begin, end int64) (statu
 	return call.Call(entry, frame, begin, end)
 }
 
-// routine is a nest's instructions, and the label of its loop over tiles.
-type routine struct {
-	*builder
-	tiles asm.Label
-}
+// Tiles returns the registers of the first tile and of the one after the last.
+func (i *isa) Tiles() (begin, end asm.Reg) { return asm.RSI, asm.RDX }
 
-// Finish turns the routine into machine code.
-func (r routine) Finish(spill int32) (code []byte, frame int32, tile, longest int64) {
-	insts, frame := r.allocate(spill)
-	insts, tile, longest = r.budgets.Finish(r.isa, insts, r.tiles, r.Label, &r.work.paused)
-	return r.encode(insts), frame, tile, longest
+// Machine returns what emits a nest.
+func (i *isa) Machine(b *lanes.Builder[asm.Inst, *asm.Code], e *lanes.Emitter) lanes.Machine {
+	return &machine{&builder{b, i}, e}
 }
-
-// Compile is Generate, and places the code.
-func Compile(m *loop.Module, machine target.Machine) (*target.Code, error) {
-	return lanes.Placed(Generate(m, machine))
-}
-
-// workspaces are the unused workspaces.
-var workspaces = sync.Pool{New: func() any { return &workspace{} }}
 
 // isaOf returns the instruction set for a machine: AVX-512 with vectors of 64 bytes, perhaps in halves, or AVX2.
 func isaOf(machine target.Machine) *isa {
@@ -79,15 +65,4 @@ func isaOf(machine target.Machine) *isa {
 		return i.inHalves()
 	}
 	return &i
-}
-
-// Routine emits a nest: a loop over the tiles from RSI to RDX.
-func (c *compiler) Routine(k *lanes.KernelEmitter, n loop.Nest) lanes.Routine {
-	e := &machine{builder: c.work.builder(c.isa)}
-	e.Emitter = lanes.NewEmitter(e, k, c.isa.lanes, int64(c.isa.registers)/4)
-	e.Open(nil)
-	tile, end := e.General(), e.General()
-	e.Assign(tile, asm.RSI)
-	e.Assign(end, asm.RDX)
-	return routine{e.builder, e.Nest(n, tile, end)}
 }

@@ -1,6 +1,9 @@
 package amd64
 
-import "github.com/weirml/weir/internal/codegen/amd64/asm"
+import (
+	"github.com/weirml/weir/internal/codegen/amd64/asm"
+	"github.com/weirml/weir/internal/codegen/regalloc"
+)
 
 // AVX-512 reads one element of 32 bits into all lanes as an operand of an instruction. That is one instruction fewer
 // than a broadcast to a register that only the next instruction reads.
@@ -12,12 +15,12 @@ var broadcastOperands = map[asm.Op]bool{
 	asm.VPDPBUSD:     false, asm.VPADDD: true, asm.VPSUBD: false,
 }
 
-// foldBroadcasts makes a broadcast an operand of the next instruction, if no other instruction reads it.
-func (b *builder) foldBroadcasts() {
-	if !b.isa.masks {
+// Fuse makes a broadcast an operand of the next instruction, if no other instruction reads it.
+func (i *isa) Fuse(b *regalloc.Routine[asm.Inst]) {
+	if !i.masks {
 		return
 	}
-	named := b.vectorsNamed()
+	named := vectorsNamed(b)
 	out := b.Insts[:0]
 	for i := 0; i < len(b.Insts); i++ {
 		in := b.Insts[i]
@@ -35,7 +38,7 @@ func (b *builder) foldBroadcasts() {
 }
 
 // vectorsNamed returns how often instructions name each virtual vector register.
-func (b *builder) vectorsNamed() []int32 {
+func vectorsNamed(b *regalloc.Routine[asm.Inst]) []int32 {
 	named := make([]int32, b.Registers(asm.Vector))
 	for i := range b.Insts {
 		b.Insts[i].Visit(func(r *asm.Reg, _ asm.Role) {

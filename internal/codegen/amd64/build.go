@@ -1,13 +1,10 @@
 package amd64
 
 import (
-	"encoding/binary"
 	"math"
-	"slices"
 
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
 	"github.com/weirml/weir/internal/codegen/lanes"
-	"github.com/weirml/weir/internal/codegen/regalloc"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
 )
@@ -38,48 +35,14 @@ func (i *isa) inHalves() *isa {
 	return &whole
 }
 
-// builder collects the instructions of a routine over virtual registers, and the constants that they read.
+// builder collects the instructions of a routine.
 type builder struct {
-	regalloc.Routine[asm.Inst]
-	isa     *isa
-	code    *asm.Code // of the routine: its labels and its pool
-	budgets lanes.Budgets[asm.Inst]
-	work    *workspace
+	*lanes.Builder[asm.Inst, *asm.Code]
+	isa *isa
 }
 
-// newBuilder returns a builder with a workspace of its own.
-func newBuilder(i *isa) *builder { return new(workspace).builder(i) }
-
-// workspace is memory that a goroutine reuses from one compilation to the next. Its zero value is ready.
-type workspace struct {
-	regalloc.Workspace[asm.Inst]
-	paused []asm.Inst
-
-	told func(routine string) // if not nil, given the instructions of each routine as lines
-}
-
-// builder returns an empty builder that shares the workspace's memory.
-func (w *workspace) builder(i *isa) *builder {
-	return &builder{Routine: w.Routine(), isa: i, code: new(asm.Code), work: w}
-}
-
-// Code returns the instructions so far. SetCode replaces them, by those that come before the next one.
-func (b *builder) Code() lanes.Code {
-	if b.Insts == nil {
-		return nil
-	}
-	return b.Insts
-}
-func (b *builder) SetCode(c lanes.Code) { b.Insts, _ = c.([]asm.Inst) }
-
-// AppendCode emits instructions; their list must not be used after it.
-func (b *builder) AppendCode(c lanes.Code) {
-	list, _ := c.([]asm.Inst)
-	b.Append(list)
-}
-
-func (b *builder) General() asm.Reg   { return b.Register(asm.General) }
-func (b *builder) NewVector() asm.Reg { return b.Register(asm.Vector) }
+// newBuilder returns a builder with memory of its own.
+func newBuilder(i *isa) *builder { return &builder{lanes.NewBuilder(i), i} }
 
 // maskRegister returns a new register for a mask of lanes: an opmask, or a vector.
 func (b *builder) maskRegister() asm.Reg {
@@ -88,12 +51,6 @@ func (b *builder) maskRegister() asm.Reg {
 	}
 	return b.NewVector()
 }
-
-// Label returns a new label that is not bound.
-func (b *builder) Label() asm.Label { return b.code.NewLabel() }
-
-// Bind binds a label to the next instruction.
-func (b *builder) Bind(l asm.Label) { b.Emit(asm.Inst{Op: asm.LABEL, To: l}) }
 
 // jump goes to a label, always (asm.JMP) or on a condition of the flags.
 func (b *builder) jump(op asm.Op, to asm.Label) { b.Emit(asm.Inst{Op: op, To: to}) }
@@ -114,47 +71,24 @@ func (b *builder) integerImm(op asm.Op, x asm.Reg, v int64) {
 	b.Emit(asm.Inst{Op: op, Bits: 64, Args: [4]asm.Reg{x}, Imm: v})
 }
 
-// Number returns a register with a value.
-func (b *builder) Number(v int64) asm.Reg {
-	r := b.General()
-	b.SetNumber(r, v)
-	return r
-}
-
-// SetNumber sets a general register to a value of 64 bits.
-func (b *builder) SetNumber(r asm.Reg, v int64) {
+// AppendNumber appends an instruction that sets a general register to a value of 64 bits.
+func (i *isa) AppendNumber(list []asm.Inst, r asm.Reg, v int64) []asm.Inst {
+	in := asm.Inst{Op: asm.MOV, Bits: 64, Args: [4]asm.Reg{r}, Imm: v}
 	if v == 0 {
-		b.Emit(asm.Inst{Op: asm.MOV, Bits: 32, Args: [4]asm.Reg{r}, Imm: 0})
-		return
+		in.Bits = 32
 	}
-	b.Emit(asm.Inst{Op: asm.MOV, Bits: 64, Args: [4]asm.Reg{r}, Imm: v})
+	return append(list, in)
 }
 
-// CopyOf returns a new register with another's value.
-func (b *builder) CopyOf(x asm.Reg) asm.Reg {
-	r := b.Register(x.Class())
-	b.Assign(r, x)
-	return r
+// Copying copies a register to another of its class.
+func (i *isa) Copying(to, from asm.Reg) asm.Inst {
+	in := i.mover(from.Class())
+	in.Args = [4]asm.Reg{to, from}
+	return in
 }
 
-// Assign makes x the value of a register of the same class.
-func (b *builder) Assign(to, x asm.Reg) {
-	in := b.isa.mover(x.Class())
-	in.Args = [4]asm.Reg{to, x}
-	b.Emit(in)
-}
-
-// LoadWord returns the integer of 64 bits at an address.
-func (b *builder) LoadWord(m asm.Mem) asm.Reg {
-	r := b.General()
-	b.Emit(asm.Inst{Op: asm.MOV, Bits: 64, Args: [4]asm.Reg{r, asm.Memory}, Mem: m})
-	return r
-}
-
-// StoreWord stores an integer of 64 bits.
-func (b *builder) StoreWord(m asm.Mem, x asm.Reg) {
-	b.Emit(asm.Inst{Op: asm.MOV, Bits: 64, Args: [4]asm.Reg{asm.Memory, x}, Mem: m})
-}
+// Binding binds a label to the next instruction.
+func (i *isa) Binding(l asm.Label) asm.Inst { return asm.Inst{Op: asm.LABEL, To: l} }
 
 // CompareNumbers sets the flags to the comparison of x and y, as signed integers.
 func (b *builder) CompareNumbers(x, y asm.Reg) { b.integerOp(asm.CMP, x, y) }
@@ -181,32 +115,9 @@ func (b *builder) Times(x asm.Reg, v int64) asm.Reg {
 
 // Constants.
 
-// Vector returns a register for a constant that fills a vector; the allocator decides whether it is kept in one or
-// read from memory where it is used.
-func (b *builder) Vector(bytes []byte) asm.Reg { return b.Constant(asm.Vector, bytes, b.code.Constant) }
-
-// Bytes returns the bytes of a constant's register; nil for a register that is not a constant.
-func (b *builder) Bytes(r asm.Reg) []byte { return b.Contents(r) }
-
-// InPool returns the address of a constant that fills a vector.
-func (b *builder) InPool(bytes []byte) asm.Mem { return asm.Mem{Pool: b.code.Constant(bytes)} }
-
-// Repeated returns the low bits of a number in all lanes of a type's size.
-func (b *builder) Repeated(dt dtype.DType, bits uint64) asm.Reg {
-	if dt.Bits() == 64 {
-		return b.repeated64(bits)
-	}
-	return b.repeated32(uint32(bits))
-}
-
 // repeated32 returns a vector with a number in all lanes of 32 bits; repeated64 in all lanes of 64 bits.
-func (b *builder) repeated32(v uint32) asm.Reg {
-	return b.Vector(slices.Repeat(binary.LittleEndian.AppendUint32(nil, v), b.isa.lanes))
-}
-
-func (b *builder) repeated64(v uint64) asm.Reg {
-	return b.Vector(slices.Repeat(binary.LittleEndian.AppendUint64(nil, v), b.isa.lanes/2))
-}
+func (b *builder) repeated32(v uint32) asm.Reg { return b.Repeated(dtype.I32, uint64(v)) }
+func (b *builder) repeated64(v uint64) asm.Reg { return b.Repeated(dtype.I64, v) }
 
 // float returns an f32 in all lanes.
 func (b *builder) float(v float32) asm.Reg { return b.repeated32(math.Float32bits(v)) }
@@ -217,37 +128,24 @@ func (b *builder) double(v float64) asm.Reg { return b.repeated64(math.Float64bi
 // bytesOfInst is the mean length of an instruction, rounded up.
 const bytesOfInst = 8
 
-// finish turns the routine into machine code. spill is the frame's first byte that is free for spilled values; the
-// bytes of the frame in use come with the code.
-func (b *builder) finish(spill int32) (code []byte, frame int32) {
-	insts, frame := b.allocate(spill)
-	return b.encode(insts), frame
-}
+// Assembler returns an assembler's code without instructions.
+func (i *isa) Assembler() *asm.Code { return new(asm.Code) }
 
-// allocate returns the routine's instructions with machine registers, and the bytes of the frame in use: those from
-// spill on are free for spilled values.
-func (b *builder) allocate(spill int32) (insts []asm.Inst, frame int32) {
-	b.foldBroadcasts()
-	return b.Allocate(b.isa, spill)
-}
+// Legal does nothing: the assembler takes all addresses.
+func (i *isa) Legal(_, insts []asm.Inst) []asm.Inst { return insts }
 
-// encode turns instructions with machine registers into machine code.
-func (b *builder) encode(insts []asm.Inst) []byte {
-	if b.work.told != nil {
-		b.work.told(lanes.Lines(insts, b.isa.Text))
+// Encode turns instructions with machine registers into machine code.
+func (i *isa) Encode(code *asm.Code, insts []asm.Inst) []byte {
+	code.Grow(bytesOfInst * len(insts))
+	for n := range insts {
+		code.Emit(insts[n])
 	}
-	b.Free(b.Insts)
-	b.Insts = nil
-	b.code.Grow(bytesOfInst*len(insts) + 64*len(b.Constants))
-	for i := range insts {
-		b.code.Emit(insts[i])
-	}
-	if !b.isa.masks && b.code.Features() >= asm.AVX512F {
+	if !i.masks && code.Features() >= asm.AVX512F {
 		panic(diag.Internalf("amd64: code for AVX2 has instructions of AVX-512"))
 	}
-	code, err := b.code.Finish()
+	bytes, err := code.Finish()
 	if err != nil {
 		panic(diag.Internalf("amd64: %v", err))
 	}
-	return code
+	return bytes
 }

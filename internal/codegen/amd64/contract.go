@@ -82,7 +82,7 @@ func (e *machine) RowsOfBase(distance lanes.Distance) int {
 
 // BeginTile begins a tile's code, and makes the opmask of the last vector's lanes.
 func (e *machine) BeginTile(t *lanes.RegisterTile) {
-	if e.spoil(); e.isa.masks && t.Partial(t.Vectors-1) {
+	if e.Spoil(); e.isa.masks && t.Partial(t.Vectors-1) {
 		t.Mask = e.opmask(t.Part)
 	}
 }

@@ -157,7 +157,7 @@ func (e *machine) loadMask(t *lanes.RegisterTile, r asm.Reg) {
 	}
 	e.Emit(asm.Inst{Op: sized(t.DType, asm.VMOVD, asm.VMOVQ), Args: [4]asm.Reg{r, t.Part.Register}})
 	e.tileWide(t, sized(t.DType, asm.VPBROADCASTD, asm.VPBROADCASTQ), r, r)
-	e.tileFrom(t, sized(t.DType, asm.VPCMPGTD, asm.VPCMPGTQ), asm.Mem{Pool: e.code.Constant(counts)}, r, r)
+	e.tileFrom(t, sized(t.DType, asm.VPCMPGTD, asm.VPCMPGTQ), asm.Mem{Pool: e.Pool.Constant(counts)}, r, r)
 }
 
 // insertLanes reads the narrow elements of the last vector's lanes one by one, if there are no opmasks; the others

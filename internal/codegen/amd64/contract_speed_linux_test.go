@@ -34,7 +34,7 @@ func peakKernel(t testing.TB, i *isa) *lanes.Kernel {
 	b := newBuilder(i)
 	count, again := b.General(), b.Label()
 	b.Assign(count, asm.RDX)
-	b.spoil()
+	b.Spoil()
 	wide := func(op asm.Op, x, y, z asm.Reg) {
 		b.Emit(asm.Inst{Op: op, Bits: uint16(i.bits), Args: [4]asm.Reg{x, y, z}})
 	}
@@ -56,7 +56,7 @@ func readKernel(t testing.TB, i *isa) *lanes.Kernel {
 	b := newBuilder(i)
 	count, at, again := b.General(), b.LoadWord(asm.Mem{Base: frameRegister}), b.Label()
 	b.Assign(count, asm.RDX)
-	b.spoil()
+	b.Spoil()
 	b.Bind(again)
 	for n := range 2048 / i.bits {
 		b.Emit(asm.Inst{Op: asm.VMOVUPS, Bits: uint16(i.bits), Args: [4]asm.Reg{asm.V(n), asm.Memory},
@@ -73,7 +73,7 @@ func probe(t testing.TB, b *builder) *lanes.Kernel {
 	t.Helper()
 	b.Emit(asm.Inst{Op: asm.MOV, Bits: 32, Args: [4]asm.Reg{asm.RAX}, Imm: 0})
 	b.Emit(asm.Inst{Op: asm.RET})
-	code, _ := b.finish(64)
+	code, _ := finish(b)
 	r := &lanes.Routines{}
 	k := &lanes.Kernel{Nests: []lanes.Nest{{Code: code}}}
 	r.Add(k)

@@ -185,19 +185,19 @@ func (q *squares) all() {
 		q.even(n)
 		return
 	}
-	constant := q.builder.NewVector()
-	q.builder.Emit(q.isa.Load(constant, asm.Mem{Pool: q.code.Constant(q.configuration(squareRows))}))
-	q.builder.Emit(q.isa.Store(asm.Mem{Base: frameRegister, Disp: q.config}, constant))
+	constant := q.NewVector()
+	q.Emit(q.isa.Load(constant, asm.Mem{Pool: q.Pool.Constant(q.configuration(squareRows))}))
+	q.Emit(q.isa.Store(asm.Mem{Base: frameRegister, Disp: q.config}, constant))
 	end := q.Label()
-	if full, rest, ok := q.Few(q.product.Rows); ok {
-		q.Either(q.product.Height, full, rest, end, q.even)
+	if full, rest, ok := q.product.Few(q.product.Rows); ok {
+		q.product.Either(q.product.Height, full, rest, end, q.even)
 		return
 	}
 	// Full blocks while at least two of them are left, then two blocks of even size, or one.
 	left, size, again := q.CopyOf(q.product.Height), q.General(), q.Label()
 	q.integerOp(asm.TEST, left, left)
 	q.jump(asm.JLE, end)
-	q.Turns(again, q.Most(q.product.Rows), false, asm.NoReg, 0)
+	q.Turns(again, q.product.Most(q.product.Rows), false, asm.NoReg, 0)
 	chosen := q.Label()
 	q.SetNumber(size, 2*squareRows)
 	q.integerImm(asm.CMP, left, 4*squareRows)
@@ -206,7 +206,7 @@ func (q *squares) all() {
 	q.integerImm(asm.CMP, left, 2*squareRows)
 	q.jump(asm.JLE, chosen)
 	q.integerImm(asm.ADD, size, 1)
-	q.builder.Emit(asm.Inst{Op: asm.SHR, Bits: 64, Args: [4]asm.Reg{size}, Imm: 1})
+	q.Emit(asm.Inst{Op: asm.SHR, Bits: 64, Args: [4]asm.Reg{size}, Imm: 1})
 	q.Bind(chosen)
 	q.block(lanes.Distance{Register: size})
 	q.integerOp(asm.SUB, left, size)
@@ -273,8 +273,8 @@ const finishCost = 48
 // configured emits body between the configuration of the registers and their release, without a return to Go.
 func (b *squareBlock) configured(body func()) {
 	b.configure()
-	b.budgets.Whole(body)
-	b.builder.Emit(asm.Inst{Op: asm.TILERELEASE})
+	b.Budgets.Whole(body)
+	b.Emit(asm.Inst{Op: asm.TILERELEASE})
 }
 
 // block computes a block of as many rows as a register says, and moves the streams on.
@@ -288,7 +288,7 @@ func (q *squares) block(rows lanes.Distance) {
 	q.Bind(two)
 	half := q.CopyOf(rows.Register)
 	q.integerImm(asm.ADD, half, 1)
-	q.builder.Emit(asm.Inst{Op: asm.SHR, Bits: 64, Args: [4]asm.Reg{half}, Imm: 1})
+	q.Emit(asm.Inst{Op: asm.SHR, Bits: 64, Args: [4]asm.Reg{half}, Imm: 1})
 	both := &squareBlock{squares: q, rows: rows, height: lanes.Distance{Register: half}, halves: 2}
 	both.configured(both.products)
 	q.Bind(done)
@@ -320,8 +320,8 @@ func (q *squares) configuration(height int64) []byte {
 // configure loads the shapes of the tile registers for the block's height.
 func (b *squareBlock) configure() {
 	if b.height.Known() {
-		pool := b.code.Constant(b.configuration(b.height.Fixed))
-		b.builder.Emit(asm.Inst{Op: asm.LDTILECFG, Args: [4]asm.Reg{asm.Memory}, Mem: asm.Mem{Pool: pool}})
+		pool := b.Pool.Constant(b.configuration(b.height.Fixed))
+		b.Emit(asm.Inst{Op: asm.LDTILECFG, Args: [4]asm.Reg{asm.Memory}, Mem: asm.Mem{Pool: pool}})
 		return
 	}
 	// Eight bytes of the configuration are the registers' numbers of rows; for five registers it is the block's.
@@ -333,7 +333,7 @@ func (b *squareBlock) configure() {
 	b.integerOp(asm.IMUL, rows, b.height.Register)
 	b.integerOp(asm.OR, rows, b.Number(squareRows<<(8*rightSquare)|rest<<(8*rightRest)))
 	b.StoreWord(asm.Mem{Base: frameRegister, Disp: b.config + configRows}, rows)
-	b.builder.Emit(asm.Inst{Op: asm.LDTILECFG, Args: [4]asm.Reg{asm.Memory},
+	b.Emit(asm.Inst{Op: asm.LDTILECFG, Args: [4]asm.Reg{asm.Memory},
 		Mem: asm.Mem{Base: frameRegister, Disp: b.config}})
 }
 
@@ -365,7 +365,7 @@ func (b *squareBlock) sumRows(s *lanes.Stream) (at [2]asm.Mem, stride asm.Reg) {
 	at[1] = at[0]
 	if b.halves == 2 {
 		second := b.CopyOf(base)
-		b.MoveOn(second, b.below(row))
+		b.product.MoveOn(second, b.below(row))
 		at[1].Base = second
 	}
 	return at, stride
@@ -377,7 +377,7 @@ func (b *squareBlock) first(s *lanes.Stream) asm.Reg {
 		return s.At
 	}
 	r := b.CopyOf(s.At)
-	b.MoveOn(r, b.TimesDistance(s.Row, -b.again))
+	b.product.MoveOn(r, b.product.TimesDistance(s.Row, -b.again))
 	return r
 }
 
@@ -403,27 +403,27 @@ func (b *squareBlock) products() {
 			}
 		}
 		each([2]asm.Mem{}, func(register int, _ asm.Mem) {
-			b.builder.Emit(asm.Inst{Op: asm.TILEZERO, Args: [4]asm.Reg{asm.T(register)}})
+			b.Emit(asm.Inst{Op: asm.TILEZERO, Args: [4]asm.Reg{asm.T(register)}})
 		})
 		for _, m := range b.product.Terms {
 			b.walk(m, 0, b.CopyOf(b.first(m.A)), b.CopyOf(m.B), b.inRegister(m.A.Row), b.Number(m.DeepB.Fixed), columns)
 		}
 		at, _ := b.sumRows(b.product.Save)
 		each(at, func(register int, at asm.Mem) {
-			b.builder.Emit(asm.Inst{Op: asm.TILESTORED, Args: [4]asm.Reg{asm.Memory, asm.T(register)}, Mem: at})
+			b.Emit(asm.Inst{Op: asm.TILESTORED, Args: [4]asm.Reg{asm.Memory, asm.T(register)}, Mem: at})
 		})
 	}
 }
 
 // read fills a tile register.
 func (b *squareBlock) read(register int, at asm.Mem) {
-	b.builder.Emit(asm.Inst{Op: asm.TILELOADD, Args: [4]asm.Reg{asm.T(register), asm.Memory}, Mem: at})
+	b.Emit(asm.Inst{Op: asm.TILELOADD, Args: [4]asm.Reg{asm.T(register), asm.Memory}, Mem: at})
 }
 
 // loop emits body n times, without a pause between.
 func (b *squareBlock) loop(n int64, body func()) {
 	if n <= 1 {
-		b.Repeat(lanes.Known(n), body)
+		b.product.Repeat(lanes.Known(n), body)
 		return
 	}
 	count, again := b.Number(n), b.Label()
@@ -442,8 +442,8 @@ func (b *squareBlock) walk(m *lanes.Term, level int, left, right, strideA, strid
 	s := m.Serial[level]
 	b.loop(s.Extent.Fixed, func() {
 		b.walk(m, level+1, b.CopyOf(left), b.CopyOf(right), strideA, strideB, columns)
-		b.MoveOn(left, s.StepA)
-		b.MoveOn(right, s.StepB)
+		b.product.MoveOn(left, s.StepA)
+		b.product.MoveOn(right, s.StepB)
 	})
 }
 
@@ -452,7 +452,7 @@ func (b *squareBlock) innermost(m *lanes.Term, left, right, strideA, strideB asm
 	rows := []asm.Reg{left}
 	if b.halves == 2 {
 		second := b.CopyOf(left)
-		b.MoveOn(second, b.below(m.A.Row))
+		b.product.MoveOn(second, b.below(m.A.Row))
 		rows = append(rows, second)
 	}
 	product := squareProduct(m)
@@ -463,7 +463,7 @@ func (b *squareBlock) innermost(m *lanes.Term, left, right, strideA, strideB asm
 		b.read(register, asm.Mem{Base: right, Index: strideB, Scale: 1, Disp: int32(4 * columns[i])})
 	}
 	add := func(half, i, a, x int) {
-		b.builder.Emit(asm.Inst{Op: product, Args: [4]asm.Reg{asm.T(2*half + i), asm.T(a), asm.T(x)}})
+		b.Emit(asm.Inst{Op: product, Args: [4]asm.Reg{asm.T(2*half + i), asm.T(a), asm.T(x)}})
 	}
 	// Each step reads each square once, or B's first one again if there are no registers for both.
 	step := func(a, x, a2, x2 int) {
@@ -498,9 +498,9 @@ func (b *squareBlock) innermost(m *lanes.Term, left, right, strideA, strideB asm
 			b.fetchColumns(m, right, columns)
 		}
 		for _, r := range rows {
-			b.MoveOn(r, lanes.Known(squareBytes))
+			b.product.MoveOn(r, lanes.Known(squareBytes))
 		}
-		b.MoveOn(right, lanes.Known(groups*m.DeepB.Fixed))
+		b.product.MoveOn(right, lanes.Known(groups*m.DeepB.Fixed))
 	})
 	if rest > 0 {
 		step(leftRest, rightRest, leftRest, rightRest)
@@ -515,7 +515,7 @@ func (b *squareBlock) fetchColumns(m *lanes.Term, right asm.Reg, columns []int64
 	for group := range int64(groups) {
 		for line := begin; line < end; line += 64 {
 			at := asm.Mem{Base: right, Disp: int32((2*groups+group)*m.DeepB.Fixed + line)}
-			b.builder.Emit(asm.Inst{Op: asm.PREFETCHT0, Args: [4]asm.Reg{asm.Memory}, Mem: at})
+			b.Emit(asm.Inst{Op: asm.PREFETCHT0, Args: [4]asm.Reg{asm.Memory}, Mem: at})
 		}
 	}
 }

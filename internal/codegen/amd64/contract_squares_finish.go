@@ -37,7 +37,7 @@ func (b *squareBlock) finishRows() {
 	if b.line == 0 {
 		for _, s := range b.product.Streams {
 			if b.rows.Known() {
-				b.MoveOn(s.At, b.TimesDistance(s.Row, b.rows.Fixed-b.again))
+				b.product.MoveOn(s.At, b.product.TimesDistance(s.Row, b.rows.Fixed-b.again))
 				continue
 			}
 			r := b.CopyOf(b.rows.Register)
@@ -46,7 +46,7 @@ func (b *squareBlock) finishRows() {
 			} else {
 				b.integerOp(asm.IMUL, r, s.Row.Register)
 			}
-			b.MoveOn(s.At, lanes.Distance{Register: r})
+			b.product.MoveOn(s.At, lanes.Distance{Register: r})
 		}
 		return
 	}
@@ -70,12 +70,12 @@ func (b *squareBlock) finishRows() {
 		}
 	}
 	if !b.rows.Known() {
-		b.RepeatAtMost(b.rows, 2*squareRows, func() { some(1) })
+		b.product.RepeatAtMost(b.rows, 2*squareRows, func() { some(1) })
 		return
 	}
 	most := mostTileRows(b.isa.productRegisters(b.product.Sums.DType), vectors, mostFinishRows)
 	lanes.EvenRows(b.rows.Fixed-b.again, max(most, 1), func(count int64, rows int) {
-		b.Repeat(lanes.Known(count), func() { some(rows) })
+		b.product.Repeat(lanes.Known(count), func() { some(rows) })
 	})
 }
 

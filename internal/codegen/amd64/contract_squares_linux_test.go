@@ -69,7 +69,7 @@ func TestSquares(t *testing.T) {
 			t.Run(c.String(), func(t *testing.T) {
 				c.Agree(t, h)
 				k, _ := c.Kernel()
-				code, reason := lanes.CompileKernel(k, &loop.Module{}, &compiler{new(workspace), isaOf(h.Machine)})
+				code, reason := lanes.CompileKernel(k, &loop.Module{}, lanes.CompilerOf(isaOf(h.Machine)))
 				has := code != nil && slices.ContainsFunc(code.Nests, func(n lanes.Nest) bool {
 					return bytes.Contains(n.Code, release)
 				})

@@ -24,7 +24,7 @@ func compiled(t testing.TB, k *loop.Kernel, i *isa) *lanes.Kernel {
 	if !call.Supported || !target.Host(1).Has("avx2") {
 		t.Skip("the processor has no AVX2")
 	}
-	c, reason := lanes.CompileKernel(k, &loop.Module{}, &compiler{new(workspace), i})
+	c, reason := lanes.CompileKernel(k, &loop.Module{}, lanes.CompilerOf(i))
 	if c == nil {
 		t.Fatalf("%s\n%s", reason, k)
 	}

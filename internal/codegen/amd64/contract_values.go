@@ -42,7 +42,7 @@ func (e *machine) ClearLanes(t *lanes.RegisterTile, r asm.Reg) {
 // RepeatedBits returns a constant in memory with the bits in every lane.
 func (e *machine) RepeatedBits(t *lanes.RegisterTile, bits uint64) lanes.Operand {
 	one := binary.LittleEndian.AppendUint64(nil, bits)[:t.Size]
-	return lanes.Operand{At: asm.Mem{Pool: e.code.Constant(bytes.Repeat(one, int(t.Lanes())))}}
+	return lanes.Operand{At: asm.Mem{Pool: e.Pool.Constant(bytes.Repeat(one, int(t.Lanes())))}}
 }
 
 // SetLanes copies an operand to a register.
@@ -156,7 +156,7 @@ func (e *machine) FourMask(t *lanes.RegisterTile, count int) asm.Reg {
 func (e *machine) ones(first, size int) asm.Mem {
 	list := make([]byte, size)
 	copy(list, bytes.Repeat([]byte{0xff}, first))
-	return asm.Mem{Pool: e.code.Constant(list)}
+	return asm.Mem{Pool: e.Pool.Constant(list)}
 }
 
 // StoreFour writes the lanes of a mask (NoReg: all) in a group of four lanes of a register. With a mask, a group other

@@ -34,11 +34,11 @@ type emulated struct {
 
 // compile compiles a kernel. reason says why there is no machine code for it; it is empty if there is.
 func (e *emulator) compile(k *loop.Kernel) (*emulated, string) {
-	c, reason := lanes.CompileKernel(k, &loop.Module{}, &compiler{new(workspace), avx512})
+	c, reason := lanes.CompileKernel(k, &loop.Module{}, lanes.CompilerOf(avx512))
 	if c != nil && gathersByHigh(c) {
 		low := *avx512
 		low.registers = 16
-		c, reason = lanes.CompileKernel(k, &loop.Module{}, &compiler{new(workspace), &low})
+		c, reason = lanes.CompileKernel(k, &loop.Module{}, lanes.CompilerOf(&low))
 	}
 	return &emulated{c, e, k.Params}, reason
 }

@@ -28,8 +28,8 @@ type emits func(e *lanes.Emitter, x, y asm.Reg) asm.Reg
 // and the bytes of its frame. The frame begins with the addresses of x, y and the result.
 func program(i *isa, f emits) (code []byte, frame int) {
 	b := newBuilder(i)
-	e := &machine{builder: b}
-	e.Emitter = lanes.NewEmitter(e, new(lanes.KernelEmitter), i.lanes, 1)
+	e := lanes.NewEmitter(nil, new(lanes.KernelEmitter), i.lanes, 1)
+	e.Machine = &machine{b, e}
 	tile, end := b.General(), b.General()
 	b.Assign(tile, asm.RSI)
 	b.Assign(end, asm.RDX)
@@ -42,14 +42,19 @@ func program(i *isa, f emits) (code []byte, frame int) {
 	at := b.Times(tile, int64(i.bits/8))
 	place := func(r asm.Reg) asm.Mem { return asm.Mem{Base: r, Index: at, Scale: 1} }
 	read := func(r asm.Reg) asm.Reg { return b.Load(dtype.I32, place(r), asm.NoReg) }
-	b.Store(dtype.I32, place(result), f(e.Emitter, read(x), read(y)), asm.NoReg)
+	b.Store(dtype.I32, place(result), f(e, read(x), read(y)), asm.NoReg)
 	b.integerImm(asm.ADD, tile, 1)
 	b.jump(asm.JMP, again)
 	b.Bind(over)
 	b.Emit(asm.Inst{Op: asm.MOV, Bits: 32, Args: [4]asm.Reg{asm.RAX}, Imm: 0})
 	b.Emit(asm.Inst{Op: asm.RET})
-	code, used := b.finish(64)
-	return code, int(used)
+	return finish(b)
+}
+
+// finish returns a builder's instructions as machine code, and the bytes of its frame, of which the first 64 are taken.
+func finish(b *builder) (code []byte, frame int) {
+	insts, used := b.Allocated(64)
+	return b.Encoded(insts), int(used)
 }
 
 // arrays are x, y and the result outside Go's heap, with the frame that has their addresses.

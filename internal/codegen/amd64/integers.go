@@ -8,20 +8,14 @@ import (
 
 // This file is integers in general registers, and jumps, as package lanes uses them.
 
-// machine emits a nest: what takes instructions of this machine. Its emitter does the rest.
+// machine emits a nest, for an emitter.
 type machine struct {
-	*lanes.Emitter
 	*builder
+	emitter *lanes.Emitter
 }
-
-// Frame returns the register with the frame's address.
-func (b *builder) Frame() asm.Reg { return frameRegister }
 
 // Scales reports whether an address may scale its index by v.
 func (b *builder) Scales(v int64) bool { return v == 1 || v == 2 || v == 4 || v == 8 }
-
-// Unique returns a number that grows with each general register.
-func (b *builder) Unique() int { return b.Registers(asm.General) }
 
 // operations are the instructions of the operations on integers.
 var operations = [...]asm.Op{lanes.Add: asm.ADD, lanes.Subtract: asm.SUB, lanes.Multiply: asm.IMUL, lanes.And: asm.AND}

@@ -394,9 +394,9 @@ func (e *machine) loadWanted(at asm.Mem, mask asm.Reg, by, from int64) asm.Reg {
 		return e.Load(dtype.I32, at, asm.NoReg)
 	}
 	wanted := func() asm.Reg { return e.spreadMask(mask, by, from) }
-	if mask == e.TailMask() {
+	if mask == e.emitter.TailMask() {
 		key := fmt.Sprintf("k%d %d %d", mask, by, from)
-		once := e.Once(e.Strip.Depth, key, func() lanes.Ready { return lanes.Ready{Register: wanted()} })
+		once := e.emitter.Once(e.emitter.Strip.Depth, key, func() lanes.Ready { return lanes.Ready{Register: wanted()} })
 		return e.Load(dtype.I32, at, once.Register)
 	}
 	return e.Load(dtype.I32, at, wanted())

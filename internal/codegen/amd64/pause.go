@@ -6,17 +6,9 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// Turns binds the label at which a loop begins again, and records its number of iterations; see lanes.Budgets.Turn.
-func (b *builder) Turns(l asm.Label, most int64, exact bool, counter asm.Reg, by int64) {
-	b.Bind(l)
-	if b.budgets.Turn(l, most, exact, by) {
-		b.Emit(asm.Inst{Op: asm.TEST, Bits: 64, Args: [4]asm.Reg{counter}, Imm: turnTest})
-	}
-}
-
-// WholeTurns is Turns for a loop of exactly n iterations that does not pause.
-func (b *builder) WholeTurns(l asm.Label, n int64) {
-	b.budgets.Whole(func() { b.Turns(l, n, true, asm.NoReg, 0) })
+// Testing tests a counter, by a provisional mask.
+func (i *isa) Testing(counter asm.Reg) asm.Inst {
+	return asm.Inst{Op: asm.TEST, Bits: 64, Args: [4]asm.Reg{counter}, Imm: turnTest}
 }
 
 // turnTest is a provisional mask of a counter's test, until the interval of counting down the budget is known.
@@ -127,9 +119,9 @@ func (i *isa) PauseCode() (code []byte, resume int) {
 	b.SetNumber(asm.RAX, lanes.Paused)
 	b.Emit(asm.Inst{Op: asm.RET})
 	for _, in := range b.Insts {
-		b.code.Emit(in)
+		b.Pool.Emit(in)
 	}
-	resume, b.Insts = b.code.Len(), b.Insts[:0]
+	resume, b.Insts = b.Pool.Len(), b.Insts[:0]
 	for _, p := range places {
 		if p.register != asm.RAX {
 			b.Emit(i.Load(p.register, p.at))
@@ -140,9 +132,9 @@ func (i *isa) PauseCode() (code []byte, resume int) {
 	b.Emit(i.Load(asm.RAX, accumulator.at))
 	b.Emit(asm.Inst{Op: asm.RET})
 	for _, in := range b.Insts {
-		b.code.Emit(in)
+		b.Pool.Emit(in)
 	}
-	code, err := b.code.Finish()
+	code, err := b.Pool.Finish()
 	if err != nil {
 		panic(diag.Internalf("amd64: %v", err))
 	}

@@ -28,7 +28,6 @@ func TestText(t *testing.T) {
 		h.Machine = machine
 		return h, true
 	}, func(t *testing.T, h kerneltest.Harness, m *loop.Module) string {
-		c := &compiler{new(workspace), isaOf(h.Machine)}
-		return lanes.TextOf(m.Kernels[0], m, c, c.tell)
+		return lanes.TextOf(m.Kernels[0], m, isaOf(h.Machine))
 	})
 }

@@ -51,10 +51,9 @@ func (i *isa) Bank(c asm.Class) (bank regalloc.Bank) {
 	return bank
 }
 
-// spoil marks the beginning of code that names vector registers of the machine; see regalloc.Spoils.
-func (b *builder) spoil() { b.Emit(spoils) }
+// Spoiling marks a position; it is not emitted.
+func (i *isa) Spoiling() asm.Inst { return spoils }
 
-// spoils marks the position; it is not emitted.
 var spoils = asm.Inst{Op: asm.ALIGN, Imm: bytesOfInst}
 
 // Flow returns what an instruction does to the order of execution, and its label.
@@ -74,7 +73,7 @@ func (i *isa) Flow(in *asm.Inst) (f regalloc.Flow, to asm.Label) {
 	return regalloc.Next, 0
 }
 
-// Visit is asm.Inst.Visit, except that addresses may be those that legalise takes.
+// Visit is asm.Inst.Visit, except that addresses may be those that Legal takes.
 func (i *isa) Visit(in *asm.Inst, do func(r *asm.Reg, role asm.Role)) {
 	at := in.Mem
 	if at.Base == asm.NoReg {
@@ -120,6 +119,18 @@ func entire(r asm.Reg) asm.Shape {
 	return asm.Q
 }
 
+// Copying copies a register to another of its class.
+func (i *isa) Copying(to, from asm.Reg) asm.Inst {
+	in := asm.Inst{Op: asm.MOV, Shape: asm.B16, Args: [6]asm.Reg{to, from}}
+	if from.Class() == asm.General {
+		in.Shape = asm.X64
+	}
+	return in
+}
+
+// Binding binds a label to the next instruction.
+func (i *isa) Binding(l asm.Label) asm.Inst { return asm.Inst{Op: asm.LABEL, To: l} }
+
 // Fold does nothing: no instruction but loads and stores has an operand in memory.
 func (i *isa) Fold(*asm.Inst, func(r asm.Reg) (at asm.Mem, ok bool)) {}
 
@@ -134,18 +145,17 @@ type legaliser struct {
 // scratch are the registers of held sums.
 var scratch = [2]asm.Reg{addressScratch, numberScratch}
 
-// legalise returns instructions, whose registers are the machine's, with legal addresses.
-func (w *workspace) legalise(insts []asm.Inst) []asm.Inst {
-	l := legaliser{list: w.legal[:0]}
-	for i := range insts {
-		in := insts[i]
+// Legal returns instructions, whose registers are the machine's, with legal addresses.
+func (i *isa) Legal(room, insts []asm.Inst) []asm.Inst {
+	l := legaliser{list: room[:0]}
+	for n := range insts {
+		in := insts[n]
 		if in.Mem.Base != asm.NoReg && !in.Encodes() {
 			l.address(&in)
 		}
 		l.list = append(l.list, in)
 		l.follow(&in)
 	}
-	w.legal = l.list
 	return l.list
 }
 
@@ -253,6 +263,11 @@ func addNumber(list []asm.Inst, r, x asm.Reg, v int64) []asm.Inst {
 	}
 	list = appendNumber(list, numberScratch, v)
 	return append(list, asm.Inst{Op: asm.ADD, Shape: asm.X64, Args: [6]asm.Reg{r, x, numberScratch}})
+}
+
+// AppendNumber appends code that sets a general register to a number.
+func (i *isa) AppendNumber(list []asm.Inst, r asm.Reg, v int64) []asm.Inst {
+	return appendNumber(list, r, v)
 }
 
 // appendNumber appends code that sets a general register to a number.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/weirml/weir/internal/codegen/arm64/asm"
+	"github.com/weirml/weir/internal/target"
 )
 
 // registers are the numbers in general registers.
@@ -20,7 +21,7 @@ func (r registers) address(m asm.Mem) int64 {
 	return at
 }
 
-// run does an instruction that legalise makes, or one of the test's.
+// run does an instruction that Legal makes, or one of the test's.
 func (r registers) run(t *testing.T, in *asm.Inst) {
 	t.Helper()
 	to, x := in.Args[0], r[in.Args[1]]
@@ -80,7 +81,7 @@ func TestLegalAddresses(t *testing.T) {
 				insts = append(insts, in)
 			}
 		}
-		legal := new(workspace).legalise(insts)
+		legal := isaOf(target.Machine{}).Legal(nil, insts)
 		longer += len(legal) - len(insts)
 		start := func() registers { return registers{bases[0]: 1 << 40, bases[1]: 77, bases[2]: 1 << 20} }
 		var want, have []int64
@@ -121,7 +122,7 @@ func TestAddressesHeld(t *testing.T) {
 		insts = append(insts, asm.Inst{Op: asm.LDR, Shape: asm.Q, Args: [6]asm.Reg{asm.V(int(n)), asm.Memory},
 			Mem: asm.Mem{Base: asm.X(3), Index: asm.X(4), Scale: 4, Disp: 576*n - 28800}})
 	}
-	if legal := new(workspace).legalise(insts); len(legal) != len(insts)+2 {
+	if legal := isaOf(target.Machine{}).Legal(nil, insts); len(legal) != len(insts)+2 {
 		t.Errorf("%d instructions for %d accesses", len(legal), len(insts))
 	}
 }
@@ -155,7 +156,7 @@ func TestDirect(t *testing.T) {
 		b := newBuilder(&isa{registers: 32})
 		sum, x := b.NewVector(), b.NewVector()
 		test.emit(b, sum, x)
-		if b.direct(); len(b.Insts) != test.left {
+		if b.isa.Fuse(&b.Routine); len(b.Insts) != test.left {
 			t.Errorf("%s: %d instructions are left instead of %d: %v", test.name, len(b.Insts), test.left, b.Insts)
 		}
 		if in := b.Insts[0]; test.left == 1 && in.Args[0] != sum {

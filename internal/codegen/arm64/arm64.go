@@ -5,7 +5,6 @@
 package arm64
 
 import (
-	"sync"
 	"unsafe"
 
 	"github.com/weirml/weir/internal/codegen/arm64/asm"
@@ -19,24 +18,25 @@ import (
 
 // Generate makes the kernels of a module, as lanes.Generate describes. On another processor the code cannot be placed.
 func Generate(m *loop.Module, machine target.Machine) (*target.Code, error) {
-	i := isaOf(machine)
-	code, err := lanes.Generate(m, machine, func() (lanes.Compiler, func()) {
-		work := workspaces.Get().(*workspace)
-		return &compiler{work, i}, func() { workspaces.Put(work) }
-	})
+	code, err := lanes.Generate(m, machine, lanes.Opening(&workspaces, isaOf(machine)))
 	if err == nil && code.Place != nil && !call.Supported {
 		code.Place = func() error { return diag.Unsupportedf("machine code for arm64 on another processor") }
 	}
 	return code, err
 }
 
-// workspaces are the unused workspaces.
-var workspaces = sync.Pool{New: func() any { return &workspace{} }}
+// workspaces are the unused memory of compilers.
+var workspaces lanes.Workspaces[asm.Inst]
 
 // Compile is Generate, and places the code.
 func Compile(m *loop.Module, machine target.Machine) (*target.Code, error) {
 	return lanes.Placed(Generate(m, machine))
 }
+
+// Text returns the machine code of a module's kernels as instructions, for a processor with the machine's features, as
+// lanes.TextOf describes. X0 is the address of the kernel's frame; X1 and X2 are the first tile and the one after
+// the last, and later are for the length of an instruction.
+func Text(m *loop.Module, machine target.Machine) string { return lanes.Text(m, isaOf(machine)) }
 
 // vectorRegisters is the number of vector registers; tests make it smaller.
 var vectorRegisters = 32
@@ -47,31 +47,16 @@ func isaOf(machine target.Machine) *isa {
 		bf16: machine.Dot.BF16 > 1}
 }
 
-// compiler makes code for an instruction set, with memory that it reuses.
-type compiler struct {
-	work *workspace
-	isa  *isa
+// machine emits a nest.
+type machine struct{ *builder }
+
+// Machine returns what emits a nest.
+func (i *isa) Machine(b *lanes.Builder[asm.Inst, *asm.Code], _ *lanes.Emitter) lanes.Machine {
+	return &machine{&builder{b, i}}
 }
 
-// Processor returns the instruction set.
-func (c *compiler) Processor() lanes.Processor { return c.isa }
-
-// machine emits a nest: what takes instructions of this machine. Its emitter does the rest.
-type machine struct {
-	*lanes.Emitter
-	*builder
-}
-
-// Routine emits a nest: a loop over the tiles.
-func (c *compiler) Routine(k *lanes.KernelEmitter, n loop.Nest) lanes.Routine {
-	e := &machine{builder: c.work.builder(c.isa)}
-	e.Emitter = lanes.NewEmitter(e, k, vectorLanes, int64(c.isa.registers)/4)
-	e.Open(nil)
-	tile, end := e.General(), e.General()
-	e.Assign(tile, beginRegister)
-	e.Assign(end, endRegister)
-	return routine{e.builder, e.Nest(n, tile, end)}
-}
+// Tiles returns the registers of the first tile and of the one after the last.
+func (i *isa) Tiles() (begin, end asm.Reg) { return beginRegister, endRegister }
 
 // VectorBytes is the size of a vector register.
 func (i *isa) VectorBytes() int64 { return vectorBytes }
@@ -79,19 +64,6 @@ func (i *isa) VectorBytes() int64 { return vectorBytes }
 // Call calls code.
 func (i *isa) Call(entry uintptr, frame unsafe.Pointer, begin, end int64) (status int64) {
 	return call.Call(entry, frame, begin, end)
-}
-
-// routine is a nest's instructions, and the label of its loop over tiles.
-type routine struct {
-	*builder
-	tiles asm.Label
-}
-
-// Finish turns the routine into machine code.
-func (r routine) Finish(spill int32) (code []byte, frame int32, tile, longest int64) {
-	insts, frame := r.allocate(spill)
-	insts, tile, longest = r.budgets.Finish(r.isa, insts, r.tiles, r.Label, &r.work.paused)
-	return r.encode(insts), frame, tile, longest
 }
 
 // Try makes a routine of machine code and runs it. The error is that of mem.MapCode: ErrUnsupported if the system, or

@@ -8,16 +8,16 @@ import (
 // uses counts the instructions that read, and that write, a virtual register.
 type uses struct{ reads, writes int32 }
 
-// direct removes copies of results that nothing else reads: the instruction before the copy writes the copy's register.
+// Fuse removes copies of results that nothing else reads: the instruction before the copy writes the copy's register.
 // A sum of a loop is computed in this way, since an instruction has an operand for its result.
-func (b *builder) direct() {
+func (i *isa) Fuse(b *regalloc.Routine[asm.Inst]) {
 	var count [regalloc.Classes][]uses
 	for c := range count {
 		count[c] = make([]uses, b.Registers(asm.Class(c)))
 	}
 	of := func(r asm.Reg) *uses { return &count[r.Class()][r.Number()] }
-	for i := range b.Insts {
-		b.isa.Visit(&b.Insts[i], func(r *asm.Reg, role asm.Role) {
+	for n := range b.Insts {
+		i.Visit(&b.Insts[n], func(r *asm.Reg, role asm.Role) {
 			if !r.Virtual() {
 				return
 			}
@@ -31,10 +31,10 @@ func (b *builder) direct() {
 	}
 	kept := b.Insts[:0]
 	for _, in := range b.Insts {
-		to, from, ok := b.isa.Move(&in)
+		to, from, ok := i.Move(&in)
 		if ok && len(kept) > 0 && to.Virtual() && from.Virtual() && *of(from) == (uses{1, 1}) {
-			if before := &kept[len(kept)-1]; b.writes(before, from) {
-				b.isa.Visit(before, func(r *asm.Reg, role asm.Role) {
+			if before := &kept[len(kept)-1]; i.writes(before, from) {
+				i.Visit(before, func(r *asm.Reg, role asm.Role) {
 					if *r == from {
 						*r = to
 					}
@@ -48,7 +48,7 @@ func (b *builder) direct() {
 }
 
 // writes reports whether an instruction writes a register.
-func (b *builder) writes(in *asm.Inst, r asm.Reg) (ok bool) {
-	b.isa.Visit(in, func(x *asm.Reg, role asm.Role) { ok = ok || *x == r && role == asm.Write })
+func (i *isa) writes(in *asm.Inst, r asm.Reg) (ok bool) {
+	i.Visit(in, func(x *asm.Reg, role asm.Role) { ok = ok || *x == r && role == asm.Write })
 	return ok
 }

@@ -8,58 +8,8 @@ import (
 
 // This file is integers in general registers, and jumps, as package lanes uses them.
 
-// General returns a new general register.
-func (b *builder) General() asm.Reg { return b.Register(asm.General) }
-
-// Frame returns the register with the frame's address.
-func (b *builder) Frame() asm.Reg { return frameRegister }
-
 // Scales reports whether an address may scale its index by v. Some of them take an instruction of their own.
 func (b *builder) Scales(v int64) bool { return v == 1 || v == 2 || v == 4 || v == 8 }
-
-// Unique returns a number that grows with each general register.
-func (b *builder) Unique() int { return b.Registers(asm.General) }
-
-// Number returns a register with a value.
-func (b *builder) Number(v int64) asm.Reg {
-	r := b.General()
-	b.SetNumber(r, v)
-	return r
-}
-
-// SetNumber sets a general register to a value of 64 bits.
-func (b *builder) SetNumber(r asm.Reg, v int64) {
-	var room [4]asm.Inst
-	for _, in := range appendNumber(room[:0], r, v) {
-		b.Emit(in)
-	}
-}
-
-// CopyOf returns a new register with another's value.
-func (b *builder) CopyOf(x asm.Reg) asm.Reg {
-	r := b.Register(x.Class())
-	b.Assign(r, x)
-	return r
-}
-
-// Assign makes x the value of a register of the same class.
-func (b *builder) Assign(to, x asm.Reg) {
-	if x.Class() == asm.General {
-		b.op(asm.MOV, asm.X64, to, x)
-	} else {
-		b.op(asm.MOV, asm.B16, to, x)
-	}
-}
-
-// LoadWord returns the integer of 64 bits at an address.
-func (b *builder) LoadWord(m asm.Mem) asm.Reg {
-	r := b.General()
-	b.Emit(b.isa.Load(r, m))
-	return r
-}
-
-// StoreWord stores an integer of 64 bits.
-func (b *builder) StoreWord(m asm.Mem, x asm.Reg) { b.Emit(b.isa.Store(m, x)) }
 
 // AddressOf returns an address as an integer.
 func (b *builder) AddressOf(at asm.Mem) asm.Reg {
@@ -208,12 +158,6 @@ func (b *builder) DivideDown(x, y asm.Reg, remainder bool) asm.Reg {
 	b.op(asm.ADD, asm.X64, rest, rest, negative)
 	return rest
 }
-
-// Label returns a new label that is not bound.
-func (b *builder) Label() asm.Label { return b.code.NewLabel() }
-
-// Bind binds a label to the next instruction.
-func (b *builder) Bind(l asm.Label) { b.Emit(asm.Inst{Op: asm.LABEL, To: l}) }
 
 // CompareNumbers sets the flags to the comparison of x and y, as signed integers.
 func (b *builder) CompareNumbers(x, y asm.Reg) { b.op(asm.CMP, asm.X64, x, y) }

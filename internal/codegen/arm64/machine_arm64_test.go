@@ -44,7 +44,8 @@ func aligned() *testFrame {
 func execute(t testing.TB, b *builder, f *testFrame) {
 	t.Helper()
 	b.Return(0)
-	code, end := b.finish(spillsAt)
+	insts, end := b.Allocated(spillsAt)
+	code := b.Encoded(insts)
 	if end > int32(unsafe.Sizeof(*f)) {
 		t.Fatalf("the routine has %d bytes of spilled values", end-spillsAt)
 	}
@@ -311,7 +312,7 @@ func TestPauses(t *testing.T) {
 			}
 			b.StoreWord(word(100), sum)
 			b.Return(0)
-			code, _, tile1, longest := routine{b, tiles}.Finish(spillsAt)
+			code, _, tile1, longest := lanes.Assembled[asm.Inst, *asm.Code]{Builder: b.Builder, Tiles: tiles}.Finish(spillsAt)
 			if tile1 != 0 || longest > 1<<19 {
 				t.Fatalf("a tile costs %d, the longest way %d", tile1, longest)
 			}

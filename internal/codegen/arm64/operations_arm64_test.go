@@ -31,11 +31,7 @@ func TestOperations(t *testing.T) {
 }
 
 // newMachine returns a machine that emits no kernel.
-func newMachine(i *isa) *machine {
-	e := &machine{builder: newBuilder(i)}
-	e.Emitter = lanes.NewEmitter(e, new(lanes.KernelEmitter), vectorLanes, 1)
-	return e
-}
+func newMachine(i *isa) *machine { return &machine{newBuilder(i)} }
 
 // applied returns the results of an operation, by a loop over the frame's arrays of operands.
 func applied(t *testing.T, i *isa, o lanestest.Operation, x, y []uint32) []uint32 {

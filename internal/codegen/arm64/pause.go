@@ -8,17 +8,9 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// Turns binds the label at which a loop begins again, and records its number of iterations; see lanes.Budgets.Turn.
-func (b *builder) Turns(l asm.Label, most int64, exact bool, counter asm.Reg, by int64) {
-	b.Bind(l)
-	if b.budgets.Turn(l, most, exact, by) {
-		b.Emit(asm.Inst{Op: asm.TST, Shape: asm.X64, Args: [6]asm.Reg{counter}, Imm: 1, Lane: provisional})
-	}
-}
-
-// WholeTurns is Turns for a loop of exactly n iterations that does not pause.
-func (b *builder) WholeTurns(l asm.Label, n int64) {
-	b.budgets.Whole(func() { b.Turns(l, n, true, asm.NoReg, 0) })
+// Testing tests a counter, by a provisional mask.
+func (i *isa) Testing(counter asm.Reg) asm.Inst {
+	return asm.Inst{Op: asm.TST, Shape: asm.X64, Args: [6]asm.Reg{counter}, Imm: 1, Lane: provisional}
 }
 
 // provisional marks a counter's test until the interval of counting down the budget is known. The instruction has no

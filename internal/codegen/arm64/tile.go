@@ -60,7 +60,7 @@ func (e *machine) RowsOfBase(distance lanes.Distance) int {
 func (e *machine) InMatrices(*lanes.Product, int, lanes.Distance) bool { return false }
 
 // BeginTile begins a tile's code.
-func (e *machine) BeginTile(*lanes.RegisterTile) { e.spoil() }
+func (e *machine) BeginTile(*lanes.RegisterTile) { e.Spoil() }
 
 // shiftRegister returns the register with the number by which A is shifted, in the bytes that are multiplied: a number
 // with a sign becomes one without, or the reverse. Each sum is then off by 128 times the sum of its column. A row of

@@ -51,17 +51,6 @@ func shapeOf(dt dtype.DType) asm.Shape {
 	return asm.S4
 }
 
-// Repeated returns the low bits of a number in all lanes.
-func (b *builder) Repeated(dt dtype.DType, bits uint64) regalloc.Reg {
-	if dt.Bits() == 64 {
-		return b.repeated64(bits)
-	}
-	return b.repeated32(uint32(bits))
-}
-
-// InPool returns the address of a constant.
-func (b *builder) InPool(bytes []byte) regalloc.Mem { return asm.Mem{Pool: b.code.Constant(bytes)} }
-
 // Broadcast returns a general register in all lanes, and BroadcastFirst lane 0 of a vector.
 func (b *builder) Broadcast(dt dtype.DType, x regalloc.Reg) regalloc.Reg {
 	return b.two(asm.DUP, shapeOf(dt), x)

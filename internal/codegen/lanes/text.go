@@ -8,11 +8,11 @@ import (
 )
 
 // Text returns the machine code of a module's kernels as text, each as TextOf gives it.
-func Text(m *loop.Module, c Compiler, tell func(func(routine string))) string {
+func Text[I any, C Assembler](m *loop.Module, set Instructions[I, C]) string {
 	unlike, which := loop.Distinct(m.Kernels)
 	texts := make([]string, len(unlike))
 	for at, k := range unlike {
-		texts[at] = TextOf(k, m, c, tell)
+		texts[at] = TextOf(k, m, set)
 	}
 	var out strings.Builder
 	for at, k := range m.Kernels {
@@ -22,13 +22,11 @@ func Text(m *loop.Module, c Compiler, tell func(func(routine string))) string {
 }
 
 // TextOf returns the machine code of a kernel as text: its scratch, its notes, and each routine; or the reason why
-// there is no machine code for it. tell has the compiler give each routine that it makes, as lines, to a function; nil
-// ends that.
-func TextOf(k *loop.Kernel, m *loop.Module, c Compiler, tell func(func(routine string))) string {
+// there is no machine code for it.
+func TextOf[I any, C Assembler](k *loop.Kernel, m *loop.Module, set Instructions[I, C]) string {
 	var routines []string
-	tell(func(routine string) { routines = append(routines, routine) })
-	defer tell(nil)
-	compiled, why := CompileOne(k, m, c)
+	work := &workspace[I]{told: func(routine string) { routines = append(routines, routine) }}
+	compiled, why := CompileOne(k, m, &compiler[I, C]{work, set})
 	if compiled == nil {
 		return fmt.Sprintf("no code: %s\n", why.Reason)
 	}
@@ -41,13 +39,4 @@ func TextOf(k *loop.Kernel, m *loop.Module, c Compiler, tell func(func(routine s
 		fmt.Fprintf(&out, "routine of %s tiles\n%s", compiled.Nests[at].Formula, routine)
 	}
 	return out.String()
-}
-
-// Lines returns instructions as text, a line each.
-func Lines[I any](insts []I, text func(in *I) string) string {
-	var s strings.Builder
-	for i := range insts {
-		fmt.Fprintf(&s, "\t%s\n", text(&insts[i]))
-	}
-	return s.String()
 }

@@ -24,6 +24,16 @@ import (
 type Machine struct {
 	Lanes int  // of 32 bits in a vector: a power of two, at least 4
 	Most  bool // has all that the methods may report; else only what every machine must have
+	// With, if not nil, returns a machine with methods of its own in the place of some of the model's.
+	With func(m *Model) lanes.Machine
+}
+
+// machine returns the machine that emits by a model.
+func (m Machine) machine(by *Model) lanes.Machine {
+	if m.With == nil {
+		return by
+	}
+	return m.With(by)
 }
 
 // Compile makes the kernels of a module. Those that lanes refuses are compiled by package portable, and left says why.
@@ -97,10 +107,10 @@ func (c *compiler) Call(uintptr, unsafe.Pointer, int64, int64) int64 {
 
 // Routine emits a nest: a loop over tiles.
 func (c *compiler) Routine(k *lanes.KernelEmitter, n loop.Nest) lanes.Routine {
-	r := &routine{lanes: c.Lanes, constants: map[string]regalloc.Reg{}}
-	m := &model{Machine: c.Machine, routine: r, at: len(c.routines)}
+	m := newModel(c.Machine)
+	m.at = len(c.routines)
 	c.routines = append(c.routines, m.routine)
-	e := lanes.NewEmitter(m, k, c.Lanes, 4)
+	e := lanes.NewEmitter(c.machine(m), k, c.Lanes, 4)
 	e.Open(nil)
 	tile, end := m.General(), m.General()
 	m.first, m.end = tile, end
@@ -109,7 +119,7 @@ func (c *compiler) Routine(k *lanes.KernelEmitter, n loop.Nest) lanes.Routine {
 }
 
 // Finish keeps the routine's instructions; its code is its number.
-func (m *model) Finish(spill int32) (code []byte, frame int32, tile, longest int64) {
+func (m *Model) Finish(spill int32) (code []byte, frame int32, tile, longest int64) {
 	m.routine.code, m.routine.positions = m.code, map[regalloc.Label]int{}
 	for i, in := range m.code {
 		if in.label != 0 {

@@ -12,7 +12,8 @@ import (
 // machines runs a test with machines of several vectors, with all that a machine may have and with as little as it
 // must have. The harness runs one of each `of` cases. Most kernels must be done in lanes.
 func machines(t *testing.T, of int, test func(t *testing.T, h kerneltest.Harness)) {
-	for _, m := range []Machine{{4, false}, {8, true}, {16, true}, {4, true}, {8, false}} {
+	for _, m := range []Machine{{Lanes: 4}, {Lanes: 8, Most: true}, {Lanes: 16, Most: true}, {Lanes: 4, Most: true},
+		{Lanes: 8}} {
 		t.Run(fmt.Sprintf("%d lanes, most %v", m.Lanes, m.Most), func(t *testing.T) {
 			compiled, portable := 0, []string(nil)
 			h := kerneltest.Harness{Machine: target.Machine{VectorBytes: 4 * m.Lanes}, Compile: func(module *loop.Module,

@@ -192,14 +192,19 @@ func conversions(of lanes.Machine, add adds) {
 
 // Run returns an operation's results for operands of full vectors, by the meaning of this package.
 func (o Operation) Run(count int, x, y []uint32) []uint32 {
-	m := &model{Machine: Machine{count, true}, routine: &routine{lanes: count, constants: map[string]regalloc.Reg{}}}
+	return o.RunOn(Machine{Lanes: count, Most: true}, x, y)
+}
+
+// RunOn returns an operation's results on a machine.
+func (o Operation) RunOn(of Machine, x, y []uint32) []uint32 {
+	m, count := newModel(of), of.Lanes
 	a, b := m.NewVector(), m.NewVector()
 	m.first, m.end = m.General(), m.General()
 	result := m.NewVector()
 	var out []uint32
 	var in int
 	m.emit(func(s *state) { copy(s.vectors[a.Number()], x[in:]); copy(s.vectors[b.Number()], y[in:]) })
-	m.Assign(result, o.Emit(m, a, b))
+	m.Assign(result, o.Emit(of.machine(m), a, b))
 	m.emit(func(s *state) { out = append(out, s.vectors[result.Number()]...) })
 	m.Return(0)
 	m.Finish(0)

@@ -33,7 +33,7 @@ func (s *state) setLane(dt dtype.DType, x regalloc.Reg, i int, bits uint64) {
 }
 
 // vector emits an instruction that makes a new vector, lane by lane.
-func (m *model) vector(dt dtype.DType, of func(s *state, i int) uint64) regalloc.Reg {
+func (m *Model) vector(dt dtype.DType, of func(s *state, i int) uint64) regalloc.Reg {
 	r := m.NewVector()
 	m.emit(func(s *state) {
 		for i := range s.count(dt) {
@@ -43,16 +43,19 @@ func (m *model) vector(dt dtype.DType, of func(s *state, i int) uint64) regalloc
 	return r
 }
 
-// map1 and map2 emit a function of one and of two vectors.
-func (m *model) map1(dt dtype.DType, x regalloc.Reg, f func(x uint64) uint64) regalloc.Reg {
-	return m.vector(dt, func(s *state, i int) uint64 { return f(s.lane(dt, x, i)) })
-}
-func (m *model) map2(dt dtype.DType, x, y regalloc.Reg, f func(x, y uint64) uint64) regalloc.Reg {
+// Lanewise emits an instruction that makes a new vector: in each lane of a type, a function of the bits of two vectors'
+// lanes.
+func (m *Model) Lanewise(dt dtype.DType, x, y regalloc.Reg, f func(x, y uint64) uint64) regalloc.Reg {
 	return m.vector(dt, func(s *state, i int) uint64 { return f(s.lane(dt, x, i), s.lane(dt, y, i)) })
 }
 
+// map1 emits a function of one vector.
+func (m *Model) map1(dt dtype.DType, x regalloc.Reg, f func(x uint64) uint64) regalloc.Reg {
+	return m.vector(dt, func(s *state, i int) uint64 { return f(s.lane(dt, x, i)) })
+}
+
 // mask emits an instruction that makes a new mask, lane by lane.
-func (m *model) mask(dt dtype.DType, of func(s *state, i int) bool) regalloc.Reg {
+func (m *Model) mask(dt dtype.DType, of func(s *state, i int) bool) regalloc.Reg {
 	r := m.register(regalloc.Mask)
 	m.emit(func(s *state) {
 		for i := range s.count(dt) {
@@ -62,8 +65,8 @@ func (m *model) mask(dt dtype.DType, of func(s *state, i int) bool) regalloc.Reg
 	return r
 }
 
-func (m *model) NewVector() regalloc.Reg { return m.register(regalloc.Vector) }
-func (m *model) Vector(bytes []byte) regalloc.Reg {
+func (m *Model) NewVector() regalloc.Reg { return m.register(regalloc.Vector) }
+func (m *Model) Vector(bytes []byte) regalloc.Reg {
 	r, ok := m.constants[string(bytes)]
 	if !ok {
 		r = m.NewVector()
@@ -71,11 +74,11 @@ func (m *model) Vector(bytes []byte) regalloc.Reg {
 	}
 	return r
 }
-func (m *model) Repeated(dt dtype.DType, bits uint64) regalloc.Reg {
+func (m *Model) Repeated(dt dtype.DType, bits uint64) regalloc.Reg {
 	one := binary.LittleEndian.AppendUint64(nil, bits)[:dt.Bits()/8]
 	return m.Vector(slices.Repeat(one, 4*m.Lanes/len(one)))
 }
-func (m *model) Bytes(x regalloc.Reg) []byte {
+func (m *Model) Bytes(x regalloc.Reg) []byte {
 	for bytes, r := range m.constants {
 		if r == x {
 			return []byte(bytes)
@@ -83,19 +86,19 @@ func (m *model) Bytes(x regalloc.Reg) []byte {
 	}
 	return nil
 }
-func (m *model) InPool(bytes []byte) regalloc.Mem {
+func (m *Model) InPool(bytes []byte) regalloc.Mem {
 	m.pool = append(m.pool, bytes)
 	return regalloc.Mem{Pool: int32(len(m.pool))}
 }
 
-func (m *model) Broadcast(dt dtype.DType, x regalloc.Reg) regalloc.Reg {
+func (m *Model) Broadcast(dt dtype.DType, x regalloc.Reg) regalloc.Reg {
 	return m.vector(dt, func(s *state, i int) uint64 { return uint64(s.of(x)) })
 }
-func (m *model) BroadcastFirst(dt dtype.DType, x regalloc.Reg) regalloc.Reg {
+func (m *Model) BroadcastFirst(dt dtype.DType, x regalloc.Reg) regalloc.Reg {
 	return m.vector(dt, func(s *state, i int) uint64 { return s.lane(dt, x, 0) })
 }
-func (m *model) FirstLane(dt dtype.DType, x regalloc.Reg) regalloc.Reg { return m.LaneNumber(dt, x, 0) }
-func (m *model) LaneNumber(dt dtype.DType, x regalloc.Reg, n int) regalloc.Reg {
+func (m *Model) FirstLane(dt dtype.DType, x regalloc.Reg) regalloc.Reg { return m.LaneNumber(dt, x, 0) }
+func (m *Model) LaneNumber(dt dtype.DType, x regalloc.Reg, n int) regalloc.Reg {
 	return m.integer(func(s *state) int64 { return loop.ToInt(dt, s.lane(dt, x, n)) })
 }
 
@@ -110,11 +113,11 @@ var always = map[dtype.DType][]loop.BinaryOp{
 	dtype.U64: {loop.Shr},
 }
 
-func (m *model) Has(op loop.BinaryOp, dt dtype.DType) bool {
+func (m *Model) Has(op loop.BinaryOp, dt dtype.DType) bool {
 	whole := dt.IsInt() && (op == loop.Min || op == loop.Max || op == loop.Shr || op >= loop.Eq)
 	return slices.Contains(always[dt], op) || m.Most && whole
 }
-func (m *model) Unary(op loop.UnaryOp, dt dtype.DType, x regalloc.Reg) regalloc.Reg {
+func (m *Model) Unary(op loop.UnaryOp, dt dtype.DType, x regalloc.Reg) regalloc.Reg {
 	sign := uint64(1) << (dt.Bits() - 1)
 	switch {
 	case op == loop.Neg && dt.IsFloat():
@@ -124,23 +127,23 @@ func (m *model) Unary(op loop.UnaryOp, dt dtype.DType, x regalloc.Reg) regalloc.
 	}
 	return m.map1(dt, x, func(x uint64) uint64 { return loop.EvalUnary(op, dt, x) })
 }
-func (m *model) Binary(op loop.BinaryOp, dt dtype.DType, x, y regalloc.Reg) regalloc.Reg {
+func (m *Model) Binary(op loop.BinaryOp, dt dtype.DType, x, y regalloc.Reg) regalloc.Reg {
 	m.must(m.Has(op, dt) && op < loop.Eq)
-	return m.map2(dt, x, y, func(x, y uint64) uint64 { return loop.EvalBinary(op, dt, x, y) })
+	return m.Lanewise(dt, x, y, func(x, y uint64) uint64 { return loop.EvalBinary(op, dt, x, y) })
 }
 
 // must panics if lanes asks for what the machine does not have.
-func (m *model) must(has bool) {
+func (m *Model) must(has bool) {
 	if !has {
 		panic("lanestest: the machine does not have this operation")
 	}
 }
-func (m *model) ShiftBy(op loop.BinaryOp, dt dtype.DType, x regalloc.Reg, n int64) regalloc.Reg {
+func (m *Model) ShiftBy(op loop.BinaryOp, dt dtype.DType, x regalloc.Reg, n int64) regalloc.Reg {
 	m.must((op == loop.Shl || m.Has(op, dt)) && n >= 0 && n < int64(dt.Bits()))
 	return m.map1(dt, x, func(x uint64) uint64 { return loop.EvalBinary(op, dt, x, uint64(n)) })
 }
-func (m *model) AndNot(x, y regalloc.Reg) regalloc.Reg {
-	return m.map2(dtype.I64, x, y, func(x, y uint64) uint64 { return y &^ x })
+func (m *Model) AndNot(x, y regalloc.Reg) regalloc.Reg {
+	return m.Lanewise(dtype.I64, x, y, func(x, y uint64) uint64 { return y &^ x })
 }
 
 // The models of lanes of f32 and of f64.
@@ -150,24 +153,24 @@ var (
 )
 
 // float emits a function of floats by its two models.
-func (m *model) float(dt dtype.DType, x, y regalloc.Reg, f func(x, y uint32) uint32,
+func (m *Model) float(dt dtype.DType, x, y regalloc.Reg, f func(x, y uint32) uint32,
 	g func(x, y uint64) uint64) regalloc.Reg {
 	if dt == dtype.F32 {
 		g = func(x, y uint64) uint64 { return uint64(f(uint32(x), uint32(y))) }
 	}
-	return m.map2(dt, x, y, g)
+	return m.Lanewise(dt, x, y, g)
 }
-func (m *model) Lesser(dt dtype.DType, x, y regalloc.Reg) regalloc.Reg {
+func (m *Model) Lesser(dt dtype.DType, x, y regalloc.Reg) regalloc.Reg {
 	return m.float(dt, x, y, word.Min, wide.Min)
 }
-func (m *model) Greater(dt dtype.DType, x, y regalloc.Reg) regalloc.Reg {
+func (m *Model) Greater(dt dtype.DType, x, y regalloc.Reg) regalloc.Reg {
 	return m.float(dt, x, y, word.Max, wide.Max)
 }
-func (m *model) MulWhere(dt dtype.DType, mask, x, y regalloc.Reg) regalloc.Reg {
+func (m *Model) MulWhere(dt dtype.DType, mask, x, y regalloc.Reg) regalloc.Reg {
 	product := m.float(dt, x, y, word.Mul, wide.Mul)
 	return m.Select(dt, mask, product, m.Repeated(dt, 0))
 }
-func (m *model) Fused(form lanes.Form, dt dtype.DType, x, y, z regalloc.Reg) regalloc.Reg {
+func (m *Model) Fused(form lanes.Form, dt dtype.DType, x, y, z regalloc.Reg) regalloc.Reg {
 	return m.vector(dt, func(s *state, i int) uint64 { return s.fused(form, dt, x, y, z, i) })
 }
 
@@ -183,20 +186,20 @@ func (s *state) fused(form lanes.Form, dt dtype.DType, x, y, z regalloc.Reg, i i
 		lanes.ProductMinus: word.Fms}[form]
 	return uint64(f(uint32(a), uint32(b), uint32(c)))
 }
-func (m *model) AddProduct(dt dtype.DType, sum, x, y regalloc.Reg) {
+func (m *Model) AddProduct(dt dtype.DType, sum, x, y regalloc.Reg) {
 	m.Assign(sum, m.Fused(lanes.ProductPlus, dt, x, y, sum))
 }
-func (m *model) AddDot(sum, x, y regalloc.Reg) {
-	m.Assign(sum, m.map2(dtype.I32, sum, m.map2(dtype.I32, x, y, func(x, y uint64) uint64 {
+func (m *Model) AddDot(sum, x, y regalloc.Reg) {
+	m.Assign(sum, m.Lanewise(dtype.I32, sum, m.Lanewise(dtype.I32, x, y, func(x, y uint64) uint64 {
 		return loop.EvalBinary(loop.Dot, dtype.I32, x, y)
 	}), func(x, y uint64) uint64 { return uint64(uint32(x + y)) }))
 }
-func (m *model) SmallProduct(x, y regalloc.Reg) regalloc.Reg {
+func (m *Model) SmallProduct(x, y regalloc.Reg) regalloc.Reg {
 	small := func(x, y uint64) bool {
 		v := int32(y)
 		return x <= math.MaxUint8 && v >= math.MinInt16 && v <= math.MaxInt16
 	}
-	return m.map2(dtype.I32, x, y, func(x, y uint64) uint64 {
+	return m.Lanewise(dtype.I32, x, y, func(x, y uint64) uint64 {
 		if !small(x, y) && !small(y, x) {
 			return poison
 		}
@@ -204,7 +207,7 @@ func (m *model) SmallProduct(x, y regalloc.Reg) regalloc.Reg {
 	})
 }
 
-func (m *model) Compare(p mathematics.Predicate, dt dtype.DType, x, y regalloc.Reg) regalloc.Reg {
+func (m *Model) Compare(p mathematics.Predicate, dt dtype.DType, x, y regalloc.Reg) regalloc.Reg {
 	return m.mask(dt, func(s *state, i int) bool {
 		a, b := s.lane(dt, x, i), s.lane(dt, y, i)
 		if dt == dtype.F64 {
@@ -213,13 +216,13 @@ func (m *model) Compare(p mathematics.Predicate, dt dtype.DType, x, y regalloc.R
 		return word.Compare(p, uint32(a), uint32(b))
 	})
 }
-func (m *model) Test(op loop.BinaryOp, dt dtype.DType, x, y regalloc.Reg) regalloc.Reg {
+func (m *Model) Test(op loop.BinaryOp, dt dtype.DType, x, y regalloc.Reg) regalloc.Reg {
 	m.must(m.Has(op, dt))
 	return m.mask(dt, func(s *state, i int) bool {
 		return loop.EvalBinary(op, dt, s.lane(dt, x, i), s.lane(dt, y, i)) != 0
 	})
 }
-func (m *model) Select(dt dtype.DType, mask, x, y regalloc.Reg) regalloc.Reg {
+func (m *Model) Select(dt dtype.DType, mask, x, y regalloc.Reg) regalloc.Reg {
 	return m.vector(dt, func(s *state, i int) uint64 {
 		if s.masks[mask.Number()][i] {
 			return s.lane(dt, x, i)
@@ -228,17 +231,17 @@ func (m *model) Select(dt dtype.DType, mask, x, y regalloc.Reg) regalloc.Reg {
 	})
 }
 
-func (m *model) MaskOf(all bool) regalloc.Reg {
+func (m *Model) MaskOf(all bool) regalloc.Reg {
 	return m.mask(dtype.I32, func(s *state, i int) bool { return all })
 }
-func (m *model) Masks(op loop.BinaryOp, x, y regalloc.Reg) regalloc.Reg {
+func (m *Model) Masks(op loop.BinaryOp, x, y regalloc.Reg) regalloc.Reg {
 	return m.mask(dtype.I32, func(s *state, i int) bool {
 		a, b := s.masks[x.Number()][i], s.masks[y.Number()][i]
 		return op == loop.And && a && b || op == loop.Or && (a || b) || op == loop.Xor && a != b
 	})
 }
-func (m *model) MaskNot(x regalloc.Reg) regalloc.Reg { return m.Masks(loop.Xor, x, m.MaskOf(true)) }
-func (m *model) JoinMasks(lo, hi regalloc.Reg) regalloc.Reg {
+func (m *Model) MaskNot(x regalloc.Reg) regalloc.Reg { return m.Masks(loop.Xor, x, m.MaskOf(true)) }
+func (m *Model) JoinMasks(lo, hi regalloc.Reg) regalloc.Reg {
 	return m.mask(dtype.I32, func(s *state, i int) bool {
 		if i < s.lanes/2 {
 			return s.masks[lo.Number()][i]
@@ -246,18 +249,18 @@ func (m *model) JoinMasks(lo, hi regalloc.Reg) regalloc.Reg {
 		return s.masks[hi.Number()][i-s.lanes/2]
 	})
 }
-func (m *model) HalfMasks(mask regalloc.Reg) (lo, hi regalloc.Reg) {
+func (m *Model) HalfMasks(mask regalloc.Reg) (lo, hi regalloc.Reg) {
 	half := func(from int) regalloc.Reg {
 		return m.mask(dtype.I64, func(s *state, i int) bool { return s.masks[mask.Number()][from+i] })
 	}
 	return half(0), half(m.Lanes / 2)
 }
 
-func (m *model) ToInt(x regalloc.Reg) regalloc.Reg {
+func (m *Model) ToInt(x regalloc.Reg) regalloc.Reg {
 	return m.map1(dtype.I32, x, func(x uint64) uint64 { return uint64(word.ToInt(uint32(x))) })
 }
-func (m *model) Converts(from, to dtype.DType) bool { return from.Bits() == 32 || m.Most }
-func (m *model) Convert(from, to dtype.DType, x regalloc.Reg) regalloc.Reg {
+func (m *Model) Converts(from, to dtype.DType) bool { return from.Bits() == 32 || m.Most }
+func (m *Model) Convert(from, to dtype.DType, x regalloc.Reg) regalloc.Reg {
 	m.must(m.Converts(from, to))
 	return m.map1(to, x, func(x uint64) uint64 {
 		if from.IsFloat() && !(math.Abs(loop.ToFloat(from, x)) < math.Ldexp(1, to.Bits()-1)) {
@@ -266,16 +269,16 @@ func (m *model) Convert(from, to dtype.DType, x regalloc.Reg) regalloc.Reg {
 		return loop.EvalCast(to, from, false, x)
 	})
 }
-func (m *model) Truncated(from, to dtype.DType, x regalloc.Reg) regalloc.Reg {
+func (m *Model) Truncated(from, to dtype.DType, x regalloc.Reg) regalloc.Reg {
 	return m.map1(to, x, func(x uint64) uint64 { return loop.EvalCast(to, from, false, x) })
 }
-func (m *model) TruncatedHalves(lo, hi regalloc.Reg) regalloc.Reg {
+func (m *Model) TruncatedHalves(lo, hi regalloc.Reg) regalloc.Reg {
 	return m.narrow(dtype.F64, lo, hi, func(x uint64) uint64 { return loop.EvalCast(dtype.I32, dtype.F64, false, x) })
 }
-func (m *model) ToDouble(dt dtype.DType, x regalloc.Reg) regalloc.Reg {
+func (m *Model) ToDouble(dt dtype.DType, x regalloc.Reg) regalloc.Reg {
 	return m.map1(dtype.F64, x, func(x uint64) uint64 { return loop.EvalCast(dtype.F64, dt, false, x) })
 }
-func (m *model) Widen(from, to dtype.DType, x regalloc.Reg, high bool) regalloc.Reg {
+func (m *Model) Widen(from, to dtype.DType, x regalloc.Reg, high bool) regalloc.Reg {
 	first := 0
 	if high {
 		first = m.Lanes / 2
@@ -286,7 +289,7 @@ func (m *model) Widen(from, to dtype.DType, x regalloc.Reg, high bool) regalloc.
 }
 
 // narrow emits a function of two registers of 64-bit lanes, which makes one.
-func (m *model) narrow(from dtype.DType, lo, hi regalloc.Reg, f func(x uint64) uint64) regalloc.Reg {
+func (m *Model) narrow(from dtype.DType, lo, hi regalloc.Reg, f func(x uint64) uint64) regalloc.Reg {
 	return m.vector(dtype.I32, func(s *state, i int) uint64 {
 		if i < s.lanes/2 {
 			return f(s.lane(from, lo, i))
@@ -294,7 +297,7 @@ func (m *model) narrow(from dtype.DType, lo, hi regalloc.Reg, f func(x uint64) u
 		return f(s.lane(from, hi, i-s.lanes/2))
 	})
 }
-func (m *model) Narrow(from, to dtype.DType, lo, hi regalloc.Reg) regalloc.Reg {
+func (m *Model) Narrow(from, to dtype.DType, lo, hi regalloc.Reg) regalloc.Reg {
 	return m.narrow(from, lo, hi, func(x uint64) uint64 {
 		if v := loop.ToFloat(dtype.F64, x); from == dtype.F64 && to == dtype.I32 {
 			if v == 1<<31 {
@@ -306,21 +309,21 @@ func (m *model) Narrow(from, to dtype.DType, lo, hi regalloc.Reg) regalloc.Reg {
 		return loop.EvalCast(to, from, false, x)
 	})
 }
-func (m *model) ToF16(x regalloc.Reg) regalloc.Reg {
+func (m *Model) ToF16(x regalloc.Reg) regalloc.Reg {
 	return m.map1(dtype.F32, x, func(x uint64) uint64 { return loop.EvalCast(dtype.F16, dtype.F32, false, x) })
 }
-func (m *model) FromF16(x regalloc.Reg) regalloc.Reg {
+func (m *Model) FromF16(x regalloc.Reg) regalloc.Reg {
 	return m.map1(dtype.F32, x, func(x uint64) uint64 { return loop.EvalCast(dtype.F32, dtype.F16, false, x&0xffff) })
 }
-func (m *model) RoundF16(x regalloc.Reg) regalloc.Reg { return m.FromF16(m.ToF16(x)) }
+func (m *Model) RoundF16(x regalloc.Reg) regalloc.Reg { return m.FromF16(m.ToF16(x)) }
 
-func (m *model) TakeLanes(index, x regalloc.Reg) regalloc.Reg {
+func (m *Model) TakeLanes(index, x regalloc.Reg) regalloc.Reg {
 	return m.vector(dtype.I32, func(s *state, i int) uint64 {
 		return s.lane(dtype.I32, x, int(s.lane(dtype.I32, index, i))&(s.lanes-1))
 	})
 }
-func (m *model) TakesOfTwo() bool { return m.Most }
-func (m *model) TakeLanesOfTwo(to, index, low, high regalloc.Reg) {
+func (m *Model) TakesOfTwo() bool { return m.Most }
+func (m *Model) TakeLanesOfTwo(to, index, low, high regalloc.Reg) {
 	m.must(m.Most)
 	m.Assign(to, m.vector(dtype.I32, func(s *state, i int) uint64 {
 		n := int(s.lane(dtype.I32, index, i)) & (2*s.lanes - 1)
@@ -330,15 +333,15 @@ func (m *model) TakeLanesOfTwo(to, index, low, high regalloc.Reg) {
 		return s.lane(dtype.I32, high, n-s.lanes)
 	}))
 }
-func (m *model) Entries() int { return 8 }
-func (m *model) Lookup(table []uint32, index regalloc.Reg) regalloc.Reg {
+func (m *Model) Entries() int { return 8 }
+func (m *Model) Lookup(table []uint32, index regalloc.Reg) regalloc.Reg {
 	table = slices.Clone(table)
 	return m.map1(dtype.I32, index, func(x uint64) uint64 { return uint64(table[x%uint64(len(table))]) })
 }
-func (m *model) Exchanged(x regalloc.Reg, n int) regalloc.Reg {
+func (m *Model) Exchanged(x regalloc.Reg, n int) regalloc.Reg {
 	return m.vector(dtype.I32, func(s *state, i int) uint64 { return s.lane(dtype.I32, x, i^n) })
 }
-func (m *model) Transposed(rows []regalloc.Reg) []regalloc.Reg {
+func (m *Model) Transposed(rows []regalloc.Reg) []regalloc.Reg {
 	columns := make([]regalloc.Reg, len(rows))
 	for c := range columns {
 		columns[c] = m.vector(dtype.I32, func(s *state, i int) uint64 { return s.lane(dtype.I32, rows[i], c) })
@@ -354,13 +357,13 @@ func (s *state) sum(x regalloc.Reg, at ...int) uint32 {
 	return word.Add(s.sum(x, at[:len(at)/2]...), s.sum(x, at[len(at)/2:]...))
 }
 
-func (m *model) FourAcross(x [4]regalloc.Reg) regalloc.Reg {
+func (m *Model) FourAcross(x [4]regalloc.Reg) regalloc.Reg {
 	return m.vector(dtype.F32, func(s *state, i int) uint64 {
 		first := i &^ 3
 		return uint64(s.sum(x[i&3], first, first+2, first+1, first+3))
 	})
 }
-func (m *model) QuartersAcross(x []regalloc.Reg) regalloc.Reg {
+func (m *Model) QuartersAcross(x []regalloc.Reg) regalloc.Reg {
 	return m.vector(dtype.F32, func(s *state, i int) uint64 {
 		var parts []int
 		for at := i & 3; at < s.lanes; at += 4 {
