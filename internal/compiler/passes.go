@@ -138,14 +138,15 @@ var Passes = []PassRow{
 	{Name: "winograd", Weighing: pass.Winograd, After: []string{"layout"}, Blocks: instead{run: pass.WinogradForBlocks},
 		ReorderOnly: instead{off: true}, Choosing: pass.WinogradBy, ChoosingForBlocks: pass.WinogradForBlocksBy,
 		Why: "after layout, whose convolutions it knows"},
-	{Name: "brain-weights", Run: pass.BF16Weights, After: []string{"winograd"}, Before: []string{"beside"},
+	{Name: "brain-weights", Weighing: pass.BF16Weights, After: []string{"winograd"}, Before: []string{"beside"},
 		When: func(o *Options) bool {
 			return o.Precision == dtype.BF16 && o.Machine.Dot.BF16 <= 1
 		}, Blocks: instead{off: true},
 		Why: "as brain; it replaces brain if the machine's products of bf16 are no faster than its products of f32"},
-	{Name: "brain", Run: pass.BF16, After: []string{"winograd"}, Before: []string{"beside"}, When: func(o *Options) bool {
-		return o.Precision == dtype.BF16 && o.Machine.Dot.BF16 > 1
-	}, Blocks: instead{off: true},
+	{Name: "brain", Weighing: pass.BF16, After: []string{"winograd"}, Before: []string{"beside"},
+		When: func(o *Options) bool {
+			return o.Precision == dtype.BF16 && o.Machine.Dot.BF16 > 1
+		}, Blocks: instead{off: true},
 		Why: "after winograd, whose convolutions stay in f32: they take less time so than in bf16"},
 	{Name: "beside", Weighing: pass.Beside, After: []string{"winograd", "brain"}, Blocks: instead{off: true},
 		Why: "after winograd and brain, which read weights as layout leaves them; it takes the other convolutions"},

@@ -38,7 +38,7 @@ type Recurrence struct {
 // Optional operands may be nil.
 type RecurrentOperands struct {
 	Projected *ir.Value // [S, B, D, G·H]: the input times its weights, with the biases
-	Weights   *ir.Value // [D, G·H, H]: by which the state is multiplied
+	Weights   *ir.Value // [D, G·H, H]: by which the state is multiplied; their type may be narrower than the others'
 	// [B], integers; optional: the number of steps of each sequence. Later steps do not change the state, and their output
 	// is 0.
 	Lengths  *ir.Value
@@ -57,8 +57,12 @@ const (
 	recurrentMemory
 	recurrentPeephole
 	recurrentBias
-	recurrentOperands // their number
+	recurrentOperands // the number of those that derivatives know
 )
+
+// RecurrentScales is the index of an operand that nodes have whose weights are of i8: [D, G·H], by which each sum of
+// products with the weights is multiplied.
+const RecurrentScales = recurrentOperands
 
 // Recurrent returns the results of a recurrent layer: the state after every step, [S, D, B, H], the last state, [D, B,
 // H], and of an lstm the last memory, [D, B, H].
@@ -82,7 +86,7 @@ func carried(n *ir.Node) int { return int(cells[n.Attrs.String("cell", "")].carr
 
 // recurrentShape checks the operands; the results have the types that recurrentResults lists.
 func recurrentShape(c *ir.Inference, n *ir.Node) error {
-	if err := arity(n, 2, recurrentOperands); err != nil {
+	if err := arity(n, 2, RecurrentScales+1); err != nil {
 		return err
 	}
 	if err := recurrentOperandTypes(c, n); err != nil {
@@ -132,19 +136,22 @@ func recurrentOperandTypes(c *ir.Inference, n *ir.Node) error {
 		}
 	}
 	x, w := n.Inputs[0].Type, n.Inputs[1].Type
-	if !x.DType.IsFloat() || w.DType != x.DType || len(x.Shape) != 4 || len(w.Shape) != 3 {
+	narrow := w.DType.IsFloat() && w.DType.Bits() <= x.DType.Bits() || w.DType == dtype.I8 && x.DType == dtype.F32
+	scaled := input(n, RecurrentScales) != nil
+	if !x.DType.IsFloat() || !narrow || (w.DType == dtype.I8) != scaled || len(x.Shape) != 4 || len(w.Shape) != 3 {
 		return fault(n, "a projected input %s and weights %s", x, w)
 	}
 	steps, batch, units, d := x.Shape[0], x.Shape[1], w.Shape[2], sym.Const(directions)
 	gates := units.Mul(sym.Const(kind.gates))
 	wants := [][]sym.Expr{{steps, batch, d, gates}, {d, gates, units}, {batch}, {d, batch, units}, {d, batch, units},
-		{d, units.Mul(sym.Const(3))}, {d, gates}}
+		{d, units.Mul(sym.Const(3))}, {d, gates}, {d, gates}}
 	for i, want := range wants {
 		v := input(n, i)
 		if v == nil {
 			continue
 		}
-		if len(v.Type.Shape) != len(want) || i != 2 && v.Type.DType != x.DType || i == 2 && !v.Type.DType.IsInt() {
+		if floats := i > recurrentLengths; len(v.Type.Shape) != len(want) || floats && v.Type.DType != x.DType ||
+			i == recurrentLengths && !v.Type.DType.IsInt() {
 			return fault(n, "input %d is %s", i, v.Type)
 		}
 		for axis, extent := range want {
@@ -290,17 +297,30 @@ func (m *recurrentKernel) start(local, given *loop.Memory) {
 	})
 }
 
-// multiply sets count gates from index from on to begin plus the product of state and their rows of the weights.
+// multiply sets count gates from index from on to begin plus the product of state and their rows of the weights. The
+// sums of products with bytes begin at 0 and are scaled before begin is added.
 func (m *recurrentKernel) multiply(state *loop.Memory, from, count sym.Expr, begin func(b, i sym.Expr) loop.Expr) {
-	w := m.In[1]
+	w, scales := m.In[1], present(m.In, RecurrentScales)
 	m.Each("once", one, func(sym.Expr) {
 		sums := m.Local("sums", m.dt, m.most, count)
-		m.over("x", count, func(b, i sym.Expr) { m.Store(sums, []sym.Expr{b, i}, begin(b, from.Add(i))) })
+		m.over("x", count, func(b, i sym.Expr) {
+			start := loop.Expr(loop.Number(m.dt, 0))
+			if scales == nil {
+				start = begin(b, from.Add(i))
+			}
+			m.Store(sums, []sym.Expr{b, i}, start)
+		})
 		m.Contract(m.rows, count, m.units,
 			sums.Tile(zeros(2), unit(2, 0, one), unit(2, 1, one)),
 			state.Tile(zeros(2), unit(2, 0, one), unit(2, 1, one)),
 			w.Tile([]sym.Expr{m.direction(), from, {}}, unit(3, 2, one), unit(3, 1, one)))
-		m.over("g", count, func(b, i sym.Expr) { m.Store(m.gates, []sym.Expr{b, from.Add(i)}, sums.Load(b, i)) })
+		m.over("g", count, func(b, i sym.Expr) {
+			sum := sums.Load(b, i)
+			if scales != nil {
+				sum = plus(begin(b, from.Add(i)), times(sum, loop.Convert(m.dt, scales.Load(m.direction(), from.Add(i)))))
+			}
+			m.Store(m.gates, []sym.Expr{b, from.Add(i)}, sum)
+		})
 	})
 }
 
@@ -438,6 +458,7 @@ func (m *recurrentKernel) blend(t, b, j sym.Expr, update, candidate loop.Expr) {
 // steps, no sequences, the variants of lstm and gru, and the attribute keep.
 func recurrentSamples(r *rand.Rand) []Sample {
 	var out []Sample
+	var weights dtype.DType // if not Invalid, the weights' type
 	sample := func(dt dtype.DType, cell string, steps, batch, units int64, reverse []int64, optional bool, more ir.Attrs) {
 		kind, d := cells[cell], int64(len(reverse))
 		var functions []string
@@ -450,8 +471,19 @@ func recurrentSamples(r *rand.Rand) []Sample {
 		for name, v := range more {
 			attrs[name] = v
 		}
-		in := make([]*tensor.Tensor, 7)
+		in := make([]*tensor.Tensor, RecurrentScales+1)
 		in[0], in[1] = sampleNormal(r, dt, steps, batch, d, kind.gates*units), sampleNormal(r, dt, d, kind.gates*units, units)
+		switch weights {
+		case dtype.Invalid:
+		case dtype.I8:
+			in[1] = sampleIntegers(r, weights, in[1].Shape()...)
+			in[RecurrentScales] = tensor.Must(tensor.New(dt, d, kind.gates*units))
+			for i := range in[RecurrentScales].Len() {
+				in[RecurrentScales].SetFloat(i, r.Float64()/64)
+			}
+		default:
+			in[1] = tensor.Must(in[1].Convert(weights, false))
+		}
 		if optional {
 			in[2] = tensor.Must(tensor.New(dtype.I32, batch))
 			for i := range batch {
@@ -490,5 +522,12 @@ func recurrentSamples(r *rand.Rand) []Sample {
 		sample(dtype.F32, cell, 2, 33, 2, []int64{0, 1}, true, ir.Attrs{"keep": true})
 	}
 	sample(dtype.F32, "gru", 2, 3, 4, []int64{1}, true, ir.Attrs{"keep": true, "reset_after": true})
+	for _, weights = range []dtype.DType{dtype.BF16, dtype.F16, dtype.I8} {
+		sample(dtype.F32, "lstm", 3, 2, 17, []int64{0, 1}, true, nil)
+		sample(dtype.F32, "lstm", 2, 1, 40, []int64{0}, false, nil)
+		sample(dtype.F32, "gru", 3, 33, 4, []int64{1}, true, nil)
+		sample(dtype.F32, "gru", 3, 2, 9, []int64{0, 1}, true, ir.Attrs{"reset_after": true})
+		sample(dtype.F32, "rnn", 0, 2, 3, []int64{0}, true, nil)
+	}
 	return out
 }

@@ -49,14 +49,14 @@ var slopes = map[string]struct {
 		func(y loop.Expr) loop.Expr { return loop.Choose(less(like(y, 0), y), like(y, 1), like(y, 0)) }},
 }
 
-// hasRecurrentBack reports whether recurrent_back supports a layer: common functions, f32 or f64, no clipping, no
-// coupled gates and no peepholes.
+// hasRecurrentBack reports whether recurrent_back supports a layer: common functions, f32 or f64, weights among it, no
+// clipping, no coupled gates and no peepholes.
 func hasRecurrentBack(n *ir.Node) bool {
 	dt := n.Inputs[0].Type.DType
 	functions, _ := n.Attrs["functions"].([]string)
 	unknown := slices.ContainsFunc(functions, func(f string) bool { return slopes[f].mean == nil })
-	return (dt == dtype.F32 || dt == dtype.F64) && !unknown && n.Attrs.Float("clip", 0) <= 0 && !n.Attrs.Bool("coupled") &&
-		input(n, recurrentPeephole) == nil
+	return (dt == dtype.F32 || dt == dtype.F64) && n.Inputs[recurrentWeights].Type.DType == dt &&
+		!unknown && n.Attrs.Float("clip", 0) <= 0 && !n.Attrs.Bool("coupled") && input(n, recurrentPeephole) == nil
 }
 
 // keptGrad has the layer keep the values of its steps and differentiates it by a recurrent_back of them.

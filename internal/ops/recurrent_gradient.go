@@ -13,6 +13,9 @@ import (
 // differentiates a scan over the steps in each direction. Both leave out the weights: their derivative is one product
 // over all steps, of the derivatives by the state's products with the states.
 func recurrentGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
+	if n.Inputs[recurrentWeights].Type.DType != n.Inputs[recurrentProjected].Type.DType {
+		return widenedGrad(g, n, up)
+	}
 	last := 1 + carried(n)
 	if hasRecurrentBack(n) && !slices.ContainsFunc(up[last:], func(v *ir.Value) bool { return v != nil }) {
 		return keptGrad(g, n, up[:last])
@@ -29,6 +32,29 @@ func recurrentGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 		if i != recurrentLengths && g.Wants(x) {
 			out[i] = Concat(g.Builder, int64(recurrentAxis(i)), derivatives[i]...)
 		}
+	}
+	return out
+}
+
+// widenedGrad differentiates a layer with weights of a narrower type as the layer with the numbers that they stand for.
+func widenedGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
+	b, in := g.Builder, slices.Clone(n.Inputs[:min(len(n.Inputs), recurrentOperands)])
+	w := Cast(b, in[recurrentWeights], in[recurrentProjected].Type.DType)
+	if scales := input(n, RecurrentScales); scales != nil {
+		w = Binary(b, Mul, w, Reshape(b, scales, append(slices.Clone(scales.Type.Shape), one)...))
+	}
+	in[recurrentWeights] = w
+	ys, ups := reached(b.Node("recurrent", n.Attrs, in...).Outputs, up)
+	out := make([]*ir.Value, len(n.Inputs))
+	var xs []*ir.Value
+	var at []int
+	for i, x := range n.Inputs {
+		if g.Wants(x) {
+			xs, at = append(xs, x), append(at, i)
+		}
+	}
+	for i, by := range VJP(b, ys, ups, xs) {
+		out[at[i]] = by
 	}
 	return out
 }
@@ -103,7 +129,7 @@ func (r *recurrentScan) derivatives(back bool, up []*ir.Value) []*ir.Value {
 	xs := append(slices.Clone(scanned[:2]), states...)
 	more := slices.DeleteFunc([]*ir.Value{peephole, bias}, func(v *ir.Value) bool { return v == nil })
 	d := VJP(b, ys, ups, append(xs, more...))
-	by := make([]*ir.Value, recurrentOperands)
+	by := make([]*ir.Value, RecurrentScales+1)
 	by[0], by[1], by[3] = d[0], r.byWeights(d[1], of), d[2]
 	if len(states) > 1 {
 		by[4] = d[3]

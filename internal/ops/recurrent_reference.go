@@ -79,7 +79,7 @@ func newRecurrentReference(n *ir.Node, in []*tensor.Tensor, d int, b int64) *rec
 	shape, units := in[0].Shape(), in[1].Shape()[2]
 	line := (int64(d)*shape[1] + b) * units
 	m := &recurrentReference{n: n, d: d, units: units, w: in[1], width: shape[3], length: shape[0],
-		peephole: present(in, recurrentPeephole), bias: present(in, recurrentBias),
+		peephole: present(in, recurrentPeephole), bias: present(in, recurrentBias), scales: present(in, RecurrentScales),
 		h: floatsOf(present(in, recurrentState), line, units), c: floatsOf(present(in, recurrentMemory), line, units),
 		gates: make([]float64, shape[3])}
 	if lengths := present(in, recurrentLengths); lengths != nil {
@@ -95,6 +95,7 @@ type recurrentReference struct {
 	units, width      int64
 	length            int64 // the sequence's number of steps
 	w, peephole, bias *tensor.Tensor
+	scales            *tensor.Tensor
 	h, c              []float64
 	gates             []float64 // the kept values of a step
 }
@@ -104,6 +105,9 @@ func (m *recurrentReference) product(gate int64, h []float64) float64 {
 	sum, row := 0.0, (int64(m.d)*m.width+gate)*m.units
 	for k := range m.units {
 		sum += m.w.Float(row+k) * h[k]
+	}
+	if m.scales != nil {
+		sum *= m.scales.Float(int64(m.d)*m.width + gate)
 	}
 	if m.bias != nil {
 		sum += m.bias.Float(int64(m.d)*m.width + gate)

@@ -21,6 +21,9 @@ import (
 // n · w* · x*/254², and by the rounding of floats. If the operand is known not to be negative, 510 replaces 254 for x*.
 // If an element of the operand is infinite or NaN, all results that share its scale are infinite or NaN.
 //
+// The weights that a recurrent layer reads from beyond the caches at each step become bytes with scales too; its states
+// stay in f32.
+//
 // These products stay as they are: short sums, and products with few columns, which bytes do not make faster;
 // convolutions in groups, and of few channels, such as pictures; sums that could leave i32; weights that another node
 // reads too (but see tiedWeights), which would be held twice; weights with an infinity or NaN.
@@ -31,6 +34,7 @@ func Bytes(m *ir.Module, costs recipes.Costs) error {
 		{"rows of bytes", []string{"gather"}, p.rows},
 		{"product in bytes", []string{"matmul"}, p.product},
 		{"convolution in bytes", []string{"convolution"}, p.convolution},
+		{"recurrence with bytes", []string{"recurrent"}, p.recurrence},
 	})
 }
 
@@ -110,6 +114,40 @@ func (p *bytesPass) rows(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	}
 	row := ops.Cast(b, ops.Gather(b, weights.constant(b, w.Name), n.Inputs[1], 0), dtype.F32)
 	return ops.Binary(b, ops.Mul, row, ops.Gather(b, b.Constant("scales", scales), n.Inputs[1], 0))
+}
+
+// recurrence makes bytes of the weights by which a recurrent layer multiplies its states, with a scale for each gate of
+// each unit. The states stay in f32: at each step the weights are read, and their bytes are what takes time.
+func (p *bytesPass) recurrence(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
+	w := n.Inputs[1]
+	if !r.narrowable(n, p.costs) {
+		return nil
+	}
+	shape := w.Const.Shape()
+	directions, gates, units := shape[0], shape[1], shape[2]
+	rows, err := w.Const.Reshape(times(directions, gates), units)
+	if err != nil {
+		b.Fail(err)
+	}
+	weights := p.of(&ir.Value{Const: rows}, 0, units, gates)
+	if weights == nil {
+		return nil
+	}
+	bytes, err := weights.bytes.Reshape(shape...)
+	if err != nil {
+		b.Fail(err)
+	}
+	scales, err := tensor.FromSlice(weights.scales, directions, gates)
+	if err != nil {
+		b.Fail(err)
+	}
+	in := slices.Clone(n.Inputs)
+	in[1] = b.Constant(w.Name, bytes)
+	for len(in) <= ops.RecurrentScales {
+		in = append(in, nil)
+	}
+	in[ops.RecurrentScales] = b.Constant("scales", scales)
+	return b.Node("recurrent", n.Attrs, in...).Outputs[0]
 }
 
 // constant returns the bytes as a value, which all readers share.

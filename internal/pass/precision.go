@@ -6,23 +6,25 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/schedule/recipes"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
 )
 
 // BF16 computes products of f32 with weights from both operands rounded to bf16, with sums in f32: matrix products, and
-// convolutions that are not in groups. Relative to the sum of the products' magnitudes, results differ from the results
-// in f32 by at most about 2⁻⁷, and by the order of sums: each rounding changes a factor by at most 2⁻⁸ of it. Subnormal
-// numbers may count as zeros. A weight that another node reads too stays as it is, since it would be held twice; but
-// see tiedWeights.
-func BF16(m *ir.Module) error { return roundProducts(m, true) }
+// convolutions that are not in groups. The states of recurrent layers stay in f32; only the weights that they are
+// multiplied by are rounded, if they are read from beyond the caches at each step. Relative to the sum of the products'
+// magnitudes, results differ from the results in f32 by at most about 2⁻⁷, and by the order of sums: each rounding
+// changes a factor by at most 2⁻⁸ of it. Subnormal numbers may count as zeros. A weight that another node reads too
+// stays as it is, since it would be held twice; but see tiedWeights.
+func BF16(m *ir.Module, costs recipes.Costs) error { return roundProducts(m, costs, true) }
 
 // BF16Weights is BF16 for machines on which products of bf16 are no faster than products of f32: only weights are
 // rounded, and they are widened when they are read.
-func BF16Weights(m *ir.Module) error { return roundProducts(m, false) }
+func BF16Weights(m *ir.Module, costs recipes.Costs) error { return roundProducts(m, costs, false) }
 
 // roundProducts is BF16 if both is true, else BF16Weights.
-func roundProducts(m *ir.Module, both bool) error {
+func roundProducts(m *ir.Module, costs recipes.Costs, both bool) error {
 	type key struct {
 		block *ir.Block
 		value *ir.Value
@@ -45,6 +47,18 @@ func roundProducts(m *ir.Module, both bool) error {
 			return ops.Cast(b, ops.Gather(b, weightsOf(b, w), n.Inputs[1], 0), dtype.F32)
 		}
 		return nil
+	}}, {"a recurrence of bf16", []string{"recurrent"}, func(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
+		w := n.Inputs[1]
+		if !r.narrowable(n, costs) {
+			return nil
+		}
+		t, err := converted(w.Const, dtype.BF16)
+		if err != nil {
+			b.Fail(err)
+		}
+		in := slices.Clone(n.Inputs)
+		in[1] = b.Constant(w.Name, t)
+		return b.Node("recurrent", n.Attrs, in...).Outputs[0]
 	}}, {"a product of bf16", []string{"matmul", "convolution"}, func(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 		x, w := n.Inputs[0], n.Inputs[1]
 		if w.Const == nil || r.uses[w] != 1 && !tied[w] || ops.HasHoles(n) || x.Type.DType != dtype.F32 ||
@@ -66,6 +80,17 @@ func roundProducts(m *ir.Module, both bool) error {
 		}
 		return b.Op(n.Op.Name(), with(n, ir.Attrs{"dtype": dtype.F32}), append([]*ir.Value{x, weights()}, n.Inputs[2:]...)...)
 	}}})
+}
+
+// narrowable reports whether the weights by which a recurrent layer multiplies its states should have a narrower type:
+// they are constants of f32, which no other node reads, and take less time so.
+func (r *rewriting) narrowable(n *ir.Node, costs recipes.Costs) bool {
+	w := n.Inputs[1]
+	if w.Const == nil || r.uses[w] != 1 || w.Type.DType != dtype.F32 {
+		return false
+	}
+	each := w.Const.Shape() // those of one direction are read at a time
+	return costs.NarrowPays(times(4, times(each[1], each[2])), n.Inputs[0].Type.Shape[1], r.Module.Dims)
 }
 
 // An image with fewer channels than fewestChannels gets that many; weights with more elements than widerMost stay as

@@ -14,7 +14,7 @@ func TestBF16(t *testing.T) {
 	for _, c := range []struct {
 		pass  func(*ir.Module) error
 		casts int
-	}{{BF16, 2}, {BF16Weights, 0}} {
+	}{{weighed(BF16), 2}, {weighed(BF16Weights), 0}} {
 		m := irtest.Parse(t, "bf16", `main @main(%x: f32[2, 2], %p: f32[1, 2, 3, 3]) {
   const %a: f32[2, 2] = [1, 2, 3, 1.001]
   const %b: f32[2, 2] = [1, 2, 3, 4]
@@ -55,7 +55,7 @@ func TestBF16Channels(t *testing.T) {
   %v3: f32[1, 5, 5, 1] = convolution(%y, %c) {begin = syms [0, 0], dilations = ints [1, 1], end = syms [0, 0], groups = int 1, kernel = ints [1, 1], last = bool true, strides = ints [1, 1]}
   return %v1, %v2, %v3
 }`, nil)
-	if err := BF16(m); err != nil {
+	if err := BF16(m, onCPU); err != nil {
 		t.Fatal(err)
 	}
 	text := m.String()
@@ -100,7 +100,7 @@ func TestTied(t *testing.T) {
 		name   string
 		pass   func(*ir.Module) error
 		narrow string
-	}{{"bf16", BF16Weights, ": bf16[64, 32]"}, {"bytes", weighed(Bytes), ": i8[64, 32]"}} {
+	}{{"bf16", weighed(BF16Weights), ": bf16[64, 32]"}, {"bytes", weighed(Bytes), ": i8[64, 32]"}} {
 		m, err := ir.Parse("weir 1\nir @m {\n"+`main @main(%i: i64[2], %h: f32[2, 64]) {
   const %tied: f32[64, 32] data 8192
   const %added: f32[64, 32] data 8192

@@ -11,8 +11,8 @@ import (
 type rule struct {
 	name  string
 	roots []string
-	// apply builds or finds the value, of the same type, that replaces the node's only output; nil if the rule does not
-	// apply.
+	// apply builds or finds the value, of the same type, that replaces the node's first output; nil if the rule does not
+	// apply. The outputs of a node with several are replaced by those of one node: the value is the first of as many.
 	apply func(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value
 }
 
@@ -149,7 +149,8 @@ func (r *rewriting) visit(n *ir.Node) {
 		r.rewrite(region)
 	}
 	r.owner[n] = r.block
-	if len(n.Outputs) == 1 && !n.Outputs[0].Bound && r.depth < rewritesDeepest {
+	bound := slices.ContainsFunc(n.Outputs, func(v *ir.Value) bool { return v.Bound })
+	if len(n.Outputs) > 0 && !bound && r.depth < rewritesDeepest {
 		for _, rule := range r.rules[n.Op.Name()] {
 			if r.try(rule, n) {
 				return
@@ -162,27 +163,30 @@ func (r *rewriting) visit(n *ir.Node) {
 // try applies a rule to a node.
 func (r *rewriting) try(rule *rule, n *ir.Node) bool {
 	inner := &ir.Block{}
-	out, result := n.Outputs[0], r.build(rule, n, inner)
-	if result == nil {
+	results := r.build(rule, n, inner)
+	if results == nil {
 		return false
 	}
 	if fired != nil {
 		fired(rule.name)
 	}
-	fresh := result.Node != nil && result.Const == nil && slices.Contains(inner.Nodes, result.Node)
-	if fresh {
-		// The model's name for the value stays with it.
-		result.TakeName(out)
-		if result.Known == nil {
-			result.Known = out.Known
+	for i, result := range results {
+		if result.Node != nil && result.Const == nil && slices.Contains(inner.Nodes, result.Node) {
+			// The model's name for the value stays with it.
+			result.TakeName(n.Outputs[i])
+			if result.Known == nil {
+				result.Known = n.Outputs[i].Known
+			}
 		}
 	}
 	r.block.Consts = append(r.block.Consts, inner.Consts...)
 	for _, made := range inner.Nodes {
 		r.use(made, 1)
 	}
-	r.uses[result] += r.uses[out]
-	r.replaced[out] = result
+	for i, result := range results {
+		r.uses[result] += r.uses[n.Outputs[i]]
+		r.replaced[n.Outputs[i]] = result
+	}
 	r.release(n)
 	r.depth++
 	for _, made := range inner.Nodes {
@@ -192,23 +196,33 @@ func (r *rewriting) try(rule *rule, n *ir.Node) bool {
 	return true
 }
 
-// build returns the value that a rule builds for a node; nil if the rule does not apply, or if the value has another
-// type or needs a condition that the node did not need.
-func (r *rewriting) build(rule *rule, n *ir.Node, into *ir.Block) (result *ir.Value) {
+// build returns the values that a rule builds for a node's outputs; nil if the rule does not apply, or if a value has
+// another type or needs a condition that the node did not need.
+func (r *rewriting) build(rule *rule, n *ir.Node, into *ir.Block) []*ir.Value {
 	m := r.Module
 	undo := r.Tentative()
 	b := ir.NewBuilder(r.Inference, into)
 	b.Source = n.Source
 	var err error
+	var results []*ir.Value
 	func() {
 		defer ir.Catch(&err)
-		result = rule.apply(r, b, n)
+		if first := rule.apply(r, b, n); first != nil {
+			results = []*ir.Value{first}
+			if len(n.Outputs) > 1 && first.Node != nil && first == first.Node.Outputs[0] {
+				results = first.Node.Outputs
+			}
+		}
 	}()
-	more := undo()
-	if err != nil || more || result == nil || result == n.Outputs[0] || !sameType(m.Dims, result.Type, n.Outputs[0].Type) {
+	if more := undo(); err != nil || more || len(results) != len(n.Outputs) || results[0] == n.Outputs[0] {
 		return nil
 	}
-	return result
+	for i, result := range results {
+		if !sameType(m.Dims, result.Type, n.Outputs[i].Type) {
+			return nil
+		}
+	}
+	return results
 }
 
 // sameType reports whether two types are proved to be the same.

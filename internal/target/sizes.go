@@ -11,9 +11,13 @@ type Sizes struct {
 	// Bytes of data that stay in a worker's caches while they are read again: Near in half of the second level, Far in
 	// what a worker has of all levels.
 	Near, Far int64
+	// Streamed is the number of bytes from which on data that are read again and again come from beyond a worker's own
+	// caches each time.
+	Streamed int64
 }
 
 // Sizes returns the sizes for a machine with vector registers.
 func (m Machine) Sizes() Sizes {
-	return Sizes{Lanes: 16, Columns: 64, Rows: 168, Sums: 7, Blocks: 16, Near: 256 << 10, Far: 4 << 20}
+	return Sizes{Lanes: 16, Columns: 64, Rows: 168, Sums: 7, Blocks: 16, Near: 256 << 10, Far: 4 << 20,
+		Streamed: m.Limits.L2 / 4 * 3}
 }

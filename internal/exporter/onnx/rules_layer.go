@@ -242,6 +242,9 @@ func recurrent(c *call) {
 	if a.Bool("keep") {
 		c.refuse("the values that each step keeps for a derivative")
 	}
+	if dt := in[1].Type.DType; dt != in[0].Type.DType {
+		c.refuse("weights of %s by which states of %s are multiplied", dt, in[0].Type.DType)
+	}
 	sizes, ok := numbersOf([]sym.Expr{shape[2], weights[1], weights[2]})
 	if !ok {
 		c.refuse("units whose number has a name")

@@ -26,6 +26,17 @@ func (c Costs) BytesPay(depth, columns int64) bool {
 // BytesPayFor reports whether BytesPay holds for convolutions of images with so many channels: pictures have too few.
 func (c Costs) BytesPayFor(channels int64) bool { return channels >= c.sizes.Lanes/2 }
 
+// fewRows is the largest number of rows that a product multiplies with weights in the time that reading them from
+// beyond the caches takes.
+const fewRows = 8
+
+// NarrowPays reports whether weights of f32, which each step of a recurrent layer multiplies with the states of all
+// sequences, take less time in a narrower type: if they do not stay in a worker's caches from step to step, and the
+// sequences are few.
+func (c Costs) NarrowPays(bytes int64, sequences sym.Expr, d *sym.Dims) bool {
+	return bytes > c.sizes.Streamed && likely(sequences, 1, d) <= fewRows
+}
+
 // ColumnsPay reports whether a transposed convolution may take less time as one product whose columns are the elements
 // of the kernel for all output channels, which are added up: elements is their number, filters that of the output
 // channels, inner that of the input channels. With few of these, the additions take longer than the product.
