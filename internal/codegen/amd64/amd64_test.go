@@ -28,6 +28,13 @@ func harness(t testing.TB, cpu string) kerneltest.Harness {
 	}}
 }
 
+// dotLevels runs a test with the code for each way to add up products of small integers.
+func dotLevels(t *testing.T, test func(t *testing.T, h kerneltest.Harness)) {
+	for _, cpu := range []string{"avx2", "avxvnni", "avx512", "avx512vnni"} {
+		t.Run(cpu, func(t *testing.T) { test(t, harness(t, cpu)) })
+	}
+}
+
 // levels runs a test with the code for each level of processors that this processor has, and for AVX-512 once more with
 // the register tile of the other maker's processors.
 func levels(t *testing.T, test func(t *testing.T, h kerneltest.Harness)) {
@@ -103,8 +110,11 @@ func TestNarrowSteps(t *testing.T) {
 func TestMoves(t *testing.T) {
 	levels(t, func(t *testing.T, h kerneltest.Harness) { h.Moves(t) })
 }
+func TestSmallSums(t *testing.T) {
+	dotLevels(t, func(t *testing.T, h kerneltest.Harness) { h.SmallSums(t) })
+}
 func TestDotSums(t *testing.T) {
-	levels(t, func(t *testing.T, h kerneltest.Harness) { h.DotSums(t) })
+	dotLevels(t, func(t *testing.T, h kerneltest.Harness) { h.DotSums(t) })
 }
 func TestElementsApart(t *testing.T) {
 	levels(t, func(t *testing.T, h kerneltest.Harness) { h.ElementsApart(t) })

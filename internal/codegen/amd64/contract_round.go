@@ -190,11 +190,7 @@ func (e *machine) addProduct(t *lanes.RegisterTile, r *lanes.Round, sum, a, b as
 		if r.Right.In == dtype.U8 {
 			a, b = b, a
 		}
-		op := asm.VPDPBUSD
-		if !e.isa.masks {
-			op = asm.AVXVPDPBUSD
-		}
-		e.tileWide(t, op, sum, a, b)
+		e.tileWide(t, e.encoded(asm.VPDPBUSD, asm.AVXVPDPBUSD), sum, a, b)
 	case add != asm.NoOp:
 		e.tileWide(t, add, sum, a, b)
 	default:

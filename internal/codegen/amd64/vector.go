@@ -231,7 +231,7 @@ func (b *builder) AddProduct(dt dtype.DType, sum, x, y asm.Reg) {
 // AddDot adds to each lane of a sum the products of x's bytes, unsigned, and y's, signed.
 func (b *builder) AddDot(sum, x, y asm.Reg) {
 	if b.isa.dot == 4 {
-		b.accumulate(asm.VPDPBUSD, sum, x, y)
+		b.accumulate(b.encoded(asm.VPDPBUSD, asm.AVXVPDPBUSD), sum, x, y)
 		return
 	}
 	// VPMADDUBSW saturates a sum of two products, which no two of at most 127 reach: the highest bits are multiplied
@@ -243,9 +243,36 @@ func (b *builder) AddDot(sum, x, y asm.Reg) {
 	b.Assign(sum, b.three(asm.VPADDD, sum, b.twoImm(asm.VPSLLD, b.three(asm.VPMADDWD, high, ones), 7)))
 }
 
+// encoded returns the first of two instructions if the processor has AVX-512, whose encoding it has, else the second.
+func (b *builder) encoded(wide, narrow asm.Op) asm.Op {
+	if b.isa.masks {
+		return wide
+	}
+	return narrow
+}
+
 // SmallProduct multiplies an unsigned byte by a word: the product of the upper halves, which VPMADDWD adds to that of
 // the lower halves, is 0. It takes half as long as a product of 32 bits.
 func (b *builder) SmallProduct(x, y asm.Reg) asm.Reg { return b.three(asm.VPMADDWD, x, y) }
+
+// AddSmallProduct adds a product by the instruction that computes it, if the processor has VNNI: the upper halves are
+// multiplied too, so that one operand's are cleared if both may be negative.
+func (b *builder) AddSmallProduct(sum, x, y asm.Reg, signed bool) {
+	var product asm.Reg
+	switch {
+	case b.isa.dot == 4:
+		if signed {
+			x = b.three(asm.VANDPS, x, b.repeated32(0xffff))
+		}
+		b.accumulate(b.encoded(asm.VPDPWSSD, asm.AVXVPDPWSSD), sum, x, y)
+		return
+	case signed:
+		product = b.three(asm.VPMULLD, x, y)
+	default:
+		product = b.SmallProduct(x, y)
+	}
+	b.Assign(sum, b.three(asm.VPADDD, sum, product))
+}
 
 // Comparisons and masks.
 

@@ -179,6 +179,7 @@ func TestSums(t *testing.T) {
 		h.ColumnSums(t)
 		h.RowSums(t)
 		h.DotSums(t)
+		h.SmallSums(t)
 	})
 }
 

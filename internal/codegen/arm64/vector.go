@@ -253,6 +253,9 @@ func (b *builder) SmallProduct(x, y regalloc.Reg) regalloc.Reg {
 	return b.three(asm.MUL, asm.S4, x, y)
 }
 
+// AddSmallProduct adds the product of I32.
+func (b *builder) AddSmallProduct(sum, x, y regalloc.Reg, _ bool) { b.op(asm.MLA, asm.S4, sum, x, y) }
+
 // Compare returns the mask of the lanes for which a predicate holds.
 func (b *builder) Compare(p mathematics.Predicate, dt dtype.DType, x, y regalloc.Reg) regalloc.Reg {
 	s := shapeOf(dt)

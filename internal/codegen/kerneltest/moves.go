@@ -2,6 +2,7 @@ package kerneltest
 
 import (
 	"fmt"
+	"math"
 	"math/rand"
 	"testing"
 
@@ -201,6 +202,46 @@ func (h Harness) DotSums(t *testing.T) {
 		for _, o := range operands[:2] {
 			for i := range o.Bytes() {
 				o.Bytes()[i] = []byte{0, 127, 128, 255, byte(r.Intn(256))}[r.Intn(5)]
+			}
+		}
+		h.Agree(t, k, nil, operands, 0, 0)
+	}
+}
+
+// SmallSums sums products of bytes and words in lanes, whose conversions have names or not. The elements include
+// extremes, and the sums wrap.
+func (h Harness) SmallSums(t *testing.T) {
+	h.Guarded = true
+	r := rand.New(rand.NewSource(2))
+	types := []dtype.DType{dtype.U8, dtype.I8, dtype.I16, dtype.U16}
+	for i := range 2 * len(types) * len(types) {
+		left, right, named := types[i%len(types)], types[i/len(types)%len(types)], i >= len(types)*len(types)
+		n := []int64{1, 15, 16, 39}[r.Intn(4)]
+		b := loop.NewBuilder("small")
+		x, y := b.Param("x", loop.Read, left, Fixed(5, n)), b.Param("y", loop.Read, right, Fixed(5, n))
+		z := b.Param("z", loop.Write, dtype.I32, Fixed(n))
+		name := func(hint string, x loop.Expr) loop.Expr {
+			if x = loop.Convert(dtype.I32, x); named {
+				x = b.Let(hint, x)
+			}
+			return x
+		}
+		b.For(loop.Vector, "i", sym.Const(n), func(i sym.Expr) {
+			sum, twice := b.Var("sum", loop.Integer(dtype.I32, math.MaxInt32-1)), b.Var("twice", loop.Integer(dtype.I32, 0))
+			b.Serial("k", sym.Const(5), func(k sym.Expr) {
+				v, w := name("v", x.Load(k, i)), name("w", y.Load(k, i))
+				b.Reduce(sum, loop.Add, loop.Apply2(loop.Mul, v, w))
+				b.Reduce(twice, loop.Max, loop.Apply2(loop.Mul, w, v))
+			})
+			b.Store(z, []sym.Expr{i}, loop.Apply2(loop.Xor, sum, twice))
+		})
+		k := Finish(b)
+		h.machineCode(t, k, true)
+		operands := []*tensor.Tensor{Operand(t, k.Params[0], nil), Operand(t, k.Params[1], nil),
+			Operand(t, k.Params[2], nil)}
+		for _, o := range operands[:2] {
+			for i := range o.Len() {
+				o.SetInt(i, []int64{0, 127, -128, 255, -1, math.MaxInt16, math.MinInt16, int64(r.Intn(1 << 16))}[r.Intn(8)])
 			}
 		}
 		h.Agree(t, k, nil, operands, 0, 0)

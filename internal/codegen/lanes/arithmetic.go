@@ -184,23 +184,34 @@ func (e *Emitter) binary(x *loop.Binary) Value {
 	if x.Op.Test() {
 		return e.order(x.Op, a, b)
 	}
-	if x.Op == loop.Mul && x.DType() == dtype.I32 && (unsignedByte(x.X) && signedWord(x.Y) || signedWord(x.X) &&
-		unsignedByte(x.Y)) {
+	if small, signed := e.isSmall(x); small && !signed {
 		return Value{DType: dtype.I32, Uniform: a.Uniform && b.Uniform, Lo: e.SmallProduct(a.Lo, b.Lo)}
 	}
 	return e.Combine(x.Op, a, b)
 }
 
-// unsignedByte reports whether an i32 is one of 0 to 255.
-func unsignedByte(x loop.Expr) bool {
-	c, ok := x.(*loop.Cast)
-	return ok && c.X.DType() == dtype.U8
+// isSmall reports whether an expression is a product of i32 of two numbers that are bytes or signed words, and whether
+// none of them is an unsigned byte.
+func (e *Emitter) isSmall(x *loop.Binary) (small, signed bool) {
+	if x.Op != loop.Mul || x.DType() != dtype.I32 {
+		return false, false
+	}
+	a, b := e.narrowOf(x.X), e.narrowOf(x.Y)
+	return a != dtype.Invalid && b != dtype.Invalid, a != dtype.U8 && b != dtype.U8
 }
 
-// signedWord reports whether an i32 is one of −2¹⁵ to 2¹⁵ − 1.
-func signedWord(x loop.Expr) bool {
-	c, ok := x.(*loop.Cast)
-	return ok && (c.X.DType() == dtype.U8 || c.X.DType() == dtype.I8 || c.X.DType() == dtype.I16)
+// narrowOf returns the type of which an i32, or the value of a name, is a conversion that changes no number; Invalid if
+// it is none.
+func (e *Emitter) narrowOf(x loop.Expr) dtype.DType {
+	switch x := x.(type) {
+	case *loop.Cast:
+		if dt := x.X.DType(); x.Type == dtype.I32 && (dt == dtype.U8 || dt == dtype.I8 || dt == dtype.I16) {
+			return dt
+		}
+	case *loop.Ref:
+		return e.bound[x.Name].narrow
+	}
+	return dtype.Invalid
 }
 
 // product32 returns a product with 1 or with a sigmoid in a cheaper way; ok is false for other products.

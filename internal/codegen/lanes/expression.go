@@ -68,6 +68,7 @@ type binding struct {
 	Value
 	depth   int // of the scope that declares it
 	mutable bool
+	narrow  dtype.DType // the type of which the value is a conversion that changes no number; see narrowOf
 }
 
 // vectorLoop is the vector loop whose body is being written.

@@ -38,7 +38,7 @@ func (e *Emitter) statement(s loop.Stmt) {
 	case *loop.For:
 		e.loop(s)
 	case *loop.Let:
-		e.bound[s.Name] = binding{Value: e.fixed(s.X), depth: e.here.Depth}
+		e.bound[s.Name] = binding{Value: e.fixed(s.X), depth: e.here.Depth, narrow: e.narrowOf(s.X)}
 	case *loop.Var:
 		e.bound[s.Name] = binding{Value: e.variable(e.Value(s.X)), depth: e.here.Depth, mutable: true}
 	case *loop.Set:
@@ -110,6 +110,13 @@ func (e *Emitter) reduce(b binding, s *loop.Reduce) {
 		x, y := e.Value(m.X), e.Value(m.Y)
 		e.AddDot(b.Lo, x.Lo, y.Lo)
 		return
+	}
+	if m, ok := s.X.(*loop.Binary); ok && s.Op == loop.Add && (tail == regalloc.NoReg || b.depth > e.Strip.Depth) {
+		if small, signed := e.isSmall(m); small {
+			x, y := e.Value(m.X), e.Value(m.Y)
+			e.AddSmallProduct(b.Lo, x.Lo, y.Lo, signed)
+			return
+		}
 	}
 	x := e.Value(s.X)
 	r := e.Combine(s.Op, b.Value, x)

@@ -67,8 +67,10 @@ type Vectors interface {
 	// to each lane of 32 bits the products of x's four bytes, unsigned, and y's, signed.
 	AddProduct(dt dtype.DType, sum, x, y regalloc.Reg)
 	AddDot(sum, x, y regalloc.Reg)
-	// SmallProduct is the product of I32 of which one is in 0 to 255 and the other in −2¹⁵ to 2¹⁵ − 1.
+	// SmallProduct is the product of I32 of which one is in 0 to 255 and the other in −2¹⁵ to 2¹⁵ − 1, and
+	// AddSmallProduct adds it to a register, sum; with signed, both may be in −2¹⁵ to 2¹⁵ − 1.
 	SmallProduct(x, y regalloc.Reg) regalloc.Reg
+	AddSmallProduct(sum, x, y regalloc.Reg, signed bool)
 
 	// Compare returns the mask of the lanes of F32 or F64 for which a predicate holds; Test that of integers. Select
 	// returns x in the lanes of a mask, of the type's size, and y in the others.

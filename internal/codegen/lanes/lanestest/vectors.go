@@ -194,13 +194,15 @@ func (m *Model) AddDot(sum, x, y regalloc.Reg) {
 		return loop.EvalBinary(loop.Dot, dtype.I32, x, y)
 	}), func(x, y uint64) uint64 { return uint64(uint32(x + y)) }))
 }
-func (m *Model) SmallProduct(x, y regalloc.Reg) regalloc.Reg {
-	small := func(x, y uint64) bool {
-		v := int32(y)
-		return x <= math.MaxUint8 && v >= math.MinInt16 && v <= math.MaxInt16
-	}
+func (m *Model) AddSmallProduct(sum, x, y regalloc.Reg, signed bool) {
+	m.Assign(sum, m.Lanewise(dtype.I32, sum, m.smallProduct(x, y, signed),
+		func(x, y uint64) uint64 { return uint64(uint32(x + y)) }))
+}
+func (m *Model) SmallProduct(x, y regalloc.Reg) regalloc.Reg { return m.smallProduct(x, y, false) }
+func (m *Model) smallProduct(x, y regalloc.Reg, signed bool) regalloc.Reg {
+	word := func(x uint64) bool { return int32(x) >= math.MinInt16 && int32(x) <= math.MaxInt16 }
 	return m.Lanewise(dtype.I32, x, y, func(x, y uint64) uint64 {
-		if !small(x, y) && !small(y, x) {
+		if !word(x) || !word(y) || !signed && x > math.MaxUint8 && y > math.MaxUint8 {
 			return poison
 		}
 		return loop.EvalBinary(loop.Mul, dtype.I32, x, y)
