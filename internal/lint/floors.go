@@ -77,13 +77,15 @@ var rooms = []Room{
 	{Floor: 3, Name: "traced", Purpose: "functions of weir for array and batch that are not in its API",
 		May: []string{"ir"}},
 	{Floor: 3, Name: "ops", Purpose: "one file per operator: shape rule, meaning, lowerings, gradient, samples",
-		May: []string{"ir", "loop", "tensor", "hostop", "sliding", "winograd"}},
+		May: []string{"ir", "loop", "tensor", "hostop", "attention", "sliding", "winograd"}},
+	{Floor: 3, Name: "attention", Purpose: "what all loops of attention share: settings, operands, scores",
+		May: []string{"loop"}},
 	{Floor: 3, Name: "sliding", Purpose: "windows of convolutions and poolings: their geometry and groups of channels",
 		May: []string{"loop"}},
 	{Floor: 3, Name: "winograd", Purpose: "Winograd's algorithm for convolutions: matrices, weights, bounds of errors",
 		May: []string{"loop"}},
 	{Floor: 3, Name: "schedule/recipes", Purpose: "ways to compute operators on machines with vector registers",
-		May: []string{"loop", "target", "sliding", "winograd"}},
+		May: []string{"loop", "target", "attention", "sliding", "winograd"}},
 
 	{Floor: 4, Name: "importer/*", Purpose: "model files to ir", May: []string{"ir", "ops", "tensor", "mem"}},
 	// Passes ask for the costs of recipes before they lay values out for them.

@@ -16,11 +16,8 @@ var machineWords = regexp.MustCompile(`(?i)\b(lane|panel|register|cache|thread|v
 // ofMachines are the constants of ops and pass that describe a machine although they should not, with the reason why
 // they still do.
 var ofMachines = map[string]string{
-	"ops.attentionQueries":     "as attentionFew",
-	"ops.attentionKeys":        "as attentionFew",
-	"ops.attentionFew":         "the kernel of attention is written in blocks by its lowering; no recipe does it yet",
-	"ops.attentionOnlineWidth": "the lowering decides whether the expansion runs instead, before a machine is known",
-	"ops.recurrentRows":        "as attentionFew, for recurrences",
+	"ops.attentionOnlineWidth": "whether an expansion runs instead is decided in ir, before a device's limits are known",
+	"ops.attentionOnlineFew":   "as attentionOnlineWidth",
 	"ops.fewChannels":          "derivatives are built before a machine is chosen",
 }
 

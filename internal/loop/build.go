@@ -65,6 +65,9 @@ func (b *Builder) Local(hint string, dt dtype.DType, shape ...sym.Expr) *Memory 
 	return m
 }
 
+// Append adds statements that were built elsewhere. The names that they declare must not be used in the kernel.
+func (b *Builder) Append(list ...Stmt) { *b.body = append(*b.body, list...) }
+
 // add appends a statement to the body under construction.
 func (b *Builder) add(s Stmt) { *b.body = append(*b.body, s) }
 
@@ -245,6 +248,22 @@ func Convert(dt dtype.DType, x Expr) Expr {
 
 // Choose returns x if cond holds, else y.
 func Choose(cond, x, y Expr) Expr { return &Select{Cond: cond, X: x, Y: y} }
+
+// Share returns exp(x) for x ≤ 0, a difference from the maximum, or 0 if exp(x) is below the least normal number: it
+// would add nothing to a sum of at least 1, and processors multiply such numbers a hundred times more slowly. Masks of
+// −100 make many.
+func Share(x Expr) Expr {
+	dt := x.DType()
+	return Choose(Apply2(Lt, x, Number(dt, LeastShare(dt))), Number(dt, 0), Apply(Exp, x))
+}
+
+// LeastShare returns the least x for which Share, computed in a type, does not return 0.
+func LeastShare(dt dtype.DType) float64 {
+	if dt == dtype.F64 {
+		return -708.39 // exp of it is just above 2⁻¹⁰²²
+	}
+	return float64(float32(-87.33)) // 2⁻¹²⁶
+}
 
 // At returns a symbolic integer as an i64 value.
 func At(x sym.Expr) Expr { return &Index{X: x} }

@@ -202,8 +202,12 @@ type Kernel struct {
 // changes the loops removes it.
 type Meaning struct {
 	Op    string
-	Attrs map[string]any // as ir.Attrs; symbolic values stay symbolic
+	Attrs map[string]any // as ir.Attrs, and MeantOperands; symbolic values stay symbolic
 }
+
+// MeantOperands is an attribute of a Meaning, if operands are absent or share a parameter: for each operand, the number
+// of its parameter, or −1.
+const MeantOperands = "operands"
 
 // Param is a formal parameter, bound to a buffer at launch. Strides are in elements; nil means row-major.
 type Param struct {

@@ -3,6 +3,7 @@ package ops
 import (
 	"math"
 
+	"github.com/weirml/weir/internal/attention"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/loop"
@@ -26,26 +27,7 @@ type AttentionOperands struct {
 }
 
 // AttentionSettings are the numbers that attention depends on.
-type AttentionSettings struct {
-	Scale   float64     // of the scores; 0: 1/√D
-	Softcap float64     // above 0: scores become Softcap · tanh(score / Softcap)
-	Causal  bool        // query i, at position i + Past, sees the keys up to its own position
-	Past    sym.Expr    // the number of keys from earlier runs, which come first
-	Left    int64       // above 0: the number of keys seen up to a query's position, its own included
-	Right   int64       // above 0: the number of keys seen from a query's position on, its own included
-	Softmax dtype.DType // the type in which the softmax is computed; Invalid: the query's
-	Blank   bool        // weights that are NaN become 0: the weights of a query that sees no key
-	Fill    float64     // the score of a key that a mask of bools or the causal order hides; 0: −∞
-	Zero    bool        // a query that sees no key has the result 0; else NaN
-}
-
-// fill returns the score of a hidden key.
-func (s AttentionSettings) fill() float64 {
-	if s.Fill == 0 {
-		return math.Inf(-1)
-	}
-	return s.Fill
-}
+type AttentionSettings = attention.Settings
 
 // AttentionScores are the intermediate values of attention.
 type AttentionScores struct{ Product, Capped, Masked, Weights *ir.Value }
@@ -128,7 +110,7 @@ func scaleOf(b *ir.Builder, s AttentionSettings, dt dtype.DType, size sym.Expr) 
 func masked(b *ir.Builder, scores *ir.Value, x AttentionOperands, s AttentionSettings, queries,
 	keys sym.Expr) *ir.Value {
 	dt := scores.Type.DType
-	none := Scalar(b, dt, s.fill())
+	none := Scalar(b, dt, s.Hidden())
 	if mask := x.Mask; mask != nil {
 		if mask = toKeys(b, mask, keys); mask.Type.DType == dtype.Bool {
 			scores = Where(b, mask, scores, none)

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand"
 
+	"github.com/weirml/weir/internal/attention"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/sym"
@@ -16,7 +17,7 @@ func init() {
 	define(&Def{Op: "attention", Narrow: attentionNarrow, rows: rowRule{axes: attentionAxes}, Shape: attentionShape,
 		Mean: attentionMean, Expand: attentionExpand, Samples: attentionSamples,
 		Lowerings: []Lowering{{Name: "online", Blocks: true, When: attentionIsOnline, Build: attentionOnline},
-			{Name: "fused", Worker: true, When: attentionFusable, Build: attentionFused}}})
+			{Name: "single", Worker: true, Meant: true, When: attentionFusable, Build: attentionSingle}}})
 }
 
 // AttentionNode is Attention as one node, which expands to Attention; it does not give the scores. x.Mask holds every
@@ -27,8 +28,7 @@ func AttentionNode(b *ir.Builder, x AttentionOperands, s AttentionSettings) *ir.
 	for inputs[len(inputs)-1] == nil {
 		inputs = inputs[:len(inputs)-1]
 	}
-	return b.Op("attention", ir.Attrs{"scale": s.Scale, "softcap": s.Softcap, "causal": s.Causal, "past": s.Past,
-		"softmax": s.Softmax, "blank": s.Blank, "fill": s.Fill}, inputs...)
+	return b.Op("attention", s.Attrs(), inputs...)
 }
 
 // turnedMask exchanges the last two axes of a mask; missing axes count as axes of extent 1. A mask that is computed
@@ -91,12 +91,8 @@ func turnedOperands(b *ir.Builder, v *ir.Value, elements sym.Expr) *ir.Value {
 
 // attentionOf returns a node's operands, the mask transposed as the node has it, and its settings.
 func attentionOf(n *ir.Node) (AttentionOperands, AttentionSettings) {
-	past, _ := n.Attrs["past"].(sym.Expr)
 	return AttentionOperands{Query: n.Inputs[0], Key: n.Inputs[1], Value: n.Inputs[2], Mask: input(n, 3),
-			NextKey: input(n, 4), NextValue: input(n, 5)},
-		AttentionSettings{Scale: n.Attrs.Float("scale", 0), Softcap: n.Attrs.Float("softcap", 0),
-			Causal: n.Attrs.Bool("causal"), Past: past,
-			Softmax: n.Attrs.DType("softmax"), Blank: n.Attrs.Bool("blank"), Fill: n.Attrs.Float("fill", 0)}
+		NextKey: input(n, 4), NextValue: input(n, 5)}, attention.SettingsOf(n.Attrs)
 }
 
 // attentionShape checks that the extents of queries, keys, values, mask and scales fit together and infers [B, H, Q,
@@ -145,17 +141,14 @@ func attentionShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
-// attentionScaled maps each input that may be i8 to the input that holds its scales.
-var attentionScaled = map[int]int{1: 6, 2: 7, 4: 8, 5: 9}
-
 // AttentionScales returns the input of an attention node that holds the scales of the given input, its keys or values,
 // if these are i8.
-func AttentionScales(input int) int { return attentionScaled[input] }
+func AttentionScales(input int) int { return attention.Scales[input] }
 
 // attentionScales checks that keys and values of i8, and no others, have scales, [B, G, K, 1].
 func attentionScales(c *ir.Inference, n *ir.Node) error {
 	for _, i := range []int{1, 2, 4, 5} {
-		x, scale := input(n, i), input(n, attentionScaled[i])
+		x, scale := input(n, i), input(n, attention.Scales[i])
 		if bytes := x != nil && x.Type.DType == dtype.I8; bytes != (scale != nil) {
 			return fault(n, "keys or values %v with scales %v; bytes need scales, other types have none", x, scale)
 		}
@@ -211,7 +204,7 @@ func attentionExpand(b *ir.Builder, n *ir.Node) []*ir.Value {
 		if v == nil {
 			continue
 		}
-		if scale := input(n, attentionScaled[i]); scale != nil {
+		if scale := input(n, attention.Scales[i]); scale != nil {
 			*v = ScaledRows(b, *v, scale)
 		} else if *v != nil {
 			*v = Cast(b, *v, x.Query.Type.DType)
@@ -240,7 +233,7 @@ func attentionMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor
 	if nextK := present(in, 4); nextK != nil {
 		keys += nextK.Shape()[2]
 	}
-	scale, fill := s.Scale, s.fill()
+	scale, fill := s.Scale, s.Hidden()
 	if scale == 0 {
 		scale = 1 / math.Sqrt(float64(size))
 	}
@@ -251,7 +244,7 @@ func attentionMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor
 		if j >= cached {
 			i, j = next, j-cached
 		}
-		if scale := present(in, attentionScaled[i]); scale != nil {
+		if scale := present(in, attention.Scales[i]); scale != nil {
 			return at(in[i], sequence, group, j, d) * at(scale, sequence, group, j, 0)
 		}
 		return at(in[i], sequence, group, j, d)

@@ -42,7 +42,7 @@ writes this page; [gradients.md](gradients.md) says how derivatives are tested.
 				name += " (blocks of threads)"
 			}
 			ways = append(ways, name)
-			if names := recipes.Names(d.Op); len(names) > 0 {
+			if names := recipes.Names(d.Op); low.Meant && len(names) > 0 {
 				ways = append(ways, "on processors a recipe: "+strings.Join(names, ", "))
 			}
 		}

@@ -8,6 +8,7 @@
 package ops
 
 import (
+	"maps"
 	"math/rand"
 	"slices"
 
@@ -200,7 +201,29 @@ func Of(n *ir.Node) *Def { return n.Op.(*Def) }
 func (l *Lowering) Lower(k *Nest, n *ir.Node) {
 	if l.Build(k, n); l.Meant {
 		k.Kernel.Meaning = &loop.Meaning{Op: n.Op.Name(), Attrs: n.Attrs}
+		if operands := k.operands(); operands != nil {
+			k.Kernel.Meaning.Attrs = maps.Clone(n.Attrs)
+			k.Kernel.Meaning.Attrs[loop.MeantOperands] = operands
+		}
 	}
+}
+
+// operands returns the number of each operand's parameter, −1 if it is absent; nil if all operands are there and have
+// parameters of their own.
+func (k *Nest) operands() []int64 {
+	var list []int64
+	simple := true
+	for i, m := range k.In {
+		at := int64(-1)
+		if m != nil {
+			at = int64(slices.IndexFunc(k.Kernel.Params, func(p *loop.Param) bool { return p.Name == m.Name }))
+		}
+		list, simple = append(list, at), simple && at == int64(i)
+	}
+	if simple {
+		return nil
+	}
+	return list
 }
 
 // LoweringOf returns the lowering that computes n, on a machine with blocks of threads or without; nil if n has none.

@@ -14,8 +14,9 @@ import (
 func init() {
 	define(&Def{Op: "recurrent", apart: apartRecurrent, Grad: recurrentGrad, Shape: recurrentShape, Mean: recurrentMean,
 		Samples: recurrentSamples,
-		Lowerings: []Lowering{{Name: "sequences", Blocks: true, Build: recurrentSequences},
-			{Name: "steps", Build: recurrentSteps}}})
+		Lowerings: []Lowering{{Name: "sequences", Meant: true, Build: func(k *Nest, n *ir.Node) {
+			recurrentSequences(k, n, k.In[0], (*recurrentKernel).build)
+		}}}})
 }
 
 // Recurrence holds the attributes of a recurrent layer. Reverse has one element for a layer in one direction, two for
@@ -170,62 +171,36 @@ func function(n *ir.Node, d int, i int64) (*activation, float64, float64) {
 		n.Attrs["beta"].([]float64)[at]
 }
 
-// recurrentRows is the number of sequences that one tile of the kernel takes through all steps together.
-const recurrentRows = 32
-
-// recurrentSteps writes a serial loop over the steps, each one contraction of the state with the weights and one pass
-// over the gates. Directions, and blocks of sequences, are independent.
-func recurrentSteps(k *Nest, n *ir.Node) { recurrentBlocks(k, n, k.In[0], (*recurrentKernel).build) }
-
-// recurrentSequences computes each sequence of each direction independently, so that the carried values have a known
-// size.
-func recurrentSequences(k *Nest, n *ir.Node) {
-	x := k.In[0]
+// recurrentSequences writes a loop over the sequences of each direction, which are independent: build writes a serial
+// loop over the steps, each one contraction of the state with the weights and one pass over the gates. like has the
+// shape [S, B, D, G·H].
+func recurrentSequences(k *Nest, n *ir.Node, like *loop.Memory, build func(m *recurrentKernel)) {
 	for d, back := range n.Attrs.Ints("reverse") {
-		k.Each("b", x.Shape[1], func(at sym.Expr) {
-			m := &recurrentKernel{Nest: k, n: n, d: d, back: back != 0, first: at, rows: one, most: one, units: k.In[1].Shape[2],
-				width: x.Shape[3], dt: computing(x.DType)}
-			m.build()
+		k.Each("b", like.Shape[1], func(at sym.Expr) {
+			build(&recurrentKernel{Nest: k, n: n, d: d, back: back != 0, first: at, units: k.In[1].Shape[2],
+				width: like.Shape[3], dt: computing(like.DType)})
 		})
 	}
 }
 
-// recurrentBlocks calls build with the kernel of each direction and block of sequences; like has the shape [S, B, D,
-// G·H].
-func recurrentBlocks(k *Nest, n *ir.Node, like *loop.Memory, build func(m *recurrentKernel)) {
-	batch, block := like.Shape[1], sym.Const(recurrentRows)
-	write := func(first, rows sym.Expr) {
-		for d, back := range n.Attrs.Ints("reverse") {
-			m := &recurrentKernel{Nest: k, n: n, d: d, back: back != 0, first: first, rows: rows, units: k.In[1].Shape[2],
-				width: like.Shape[3], dt: computing(like.DType)}
-			m.most = k.D.Simplify(block.Min(batch))
-			k.Each("d", one, func(sym.Expr) { build(m) })
-		}
-	}
-	if k.D.LE(batch, block) == sym.Yes {
-		write(sym.Const(0), batch)
-		return
-	}
-	k.Each("b", batch.CeilDiv(block), func(at sym.Expr) { write(at.Mul(block), block.Min(batch.Sub(at.Mul(block)))) })
-}
-
-// recurrentKernel writes the kernel of one direction and one block of sequences.
+// recurrentKernel writes the loops of one direction and one sequence. Its nests, locals and products have one row: a
+// recipe gives them several.
 type recurrentKernel struct {
 	*Nest
-	n                        *ir.Node
-	d                        int
-	back                     bool
-	first, rows, most, units sym.Expr // the block's first sequence, its number and bound of sequences, units
-	width                    sym.Expr // of all gates together
-	dt                       dtype.DType
-	h, c, gates              *loop.Memory
+	n            *ir.Node
+	d            int
+	back         bool
+	first, units sym.Expr // the sequence, and the number of units
+	width        sym.Expr // of all gates together
+	dt           dtype.DType
+	h, c, gates  *loop.Memory
 }
 
 func (m *recurrentKernel) direction() sym.Expr { return sym.Const(int64(m.d)) }
 
-// over writes a loop over the block's sequences and the units.
+// over writes a loop over the row of the sequence and the units.
 func (m *recurrentKernel) over(hint string, units sym.Expr, body func(b, j sym.Expr)) {
-	m.Nest.Nest(loop.Each, hint, []sym.Expr{m.rows, units}, func(at []sym.Expr) { body(at[0], at[1]) })
+	m.Nest.Nest(loop.Each, hint, []sym.Expr{one, units}, func(at []sym.Expr) { body(at[0], at[1]) })
 }
 
 // build writes the kernel: the locals, the loop over the steps, and the last state and memory.
@@ -238,7 +213,7 @@ func (m *recurrentKernel) build() {
 	m.start(m.c, present(m.In, recurrentMemory))
 	var held *loop.Memory
 	if cell == "gru" && !m.n.Attrs.Bool("reset_after") {
-		held = m.Local("held", m.dt, m.most, m.units)
+		held = m.Local("held", m.dt, one, m.units)
 	}
 	m.Serial("s", steps, func(s sym.Expr) {
 		t := s
@@ -276,10 +251,10 @@ func (m *recurrentKernel) build() {
 
 // locals declares the carried values and the gates.
 func (m *recurrentKernel) locals() {
-	m.h = m.Local("h", m.dt, m.most, m.units)
-	m.gates = m.Local("gates", m.dt, m.most, m.width)
+	m.h = m.Local("h", m.dt, one, m.units)
+	m.gates = m.Local("gates", m.dt, one, m.width)
 	if m.n.Attrs.String("cell", "") == "lstm" {
-		m.c = m.Local("c", m.dt, m.most, m.units)
+		m.c = m.Local("c", m.dt, one, m.units)
 	}
 }
 
@@ -302,7 +277,7 @@ func (m *recurrentKernel) start(local, given *loop.Memory) {
 func (m *recurrentKernel) multiply(state *loop.Memory, from, count sym.Expr, begin func(b, i sym.Expr) loop.Expr) {
 	w, scales := m.In[1], present(m.In, RecurrentScales)
 	m.Each("once", one, func(sym.Expr) {
-		sums := m.Local("sums", m.dt, m.most, count)
+		sums := m.Local("sums", m.dt, one, count)
 		m.over("x", count, func(b, i sym.Expr) {
 			start := loop.Expr(loop.Number(m.dt, 0))
 			if scales == nil {
@@ -310,7 +285,7 @@ func (m *recurrentKernel) multiply(state *loop.Memory, from, count sym.Expr, beg
 			}
 			m.Store(sums, []sym.Expr{b, i}, start)
 		})
-		m.Contract(m.rows, count, m.units,
+		m.Contract(one, count, m.units,
 			sums.Tile(zeros(2), unit(2, 0, one), unit(2, 1, one)),
 			state.Tile(zeros(2), unit(2, 0, one), unit(2, 1, one)),
 			w.Tile([]sym.Expr{m.direction(), from, {}}, unit(3, 2, one), unit(3, 1, one)))

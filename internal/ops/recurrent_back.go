@@ -16,7 +16,7 @@ import (
 func init() {
 	define(&Def{Op: "recurrent_back", Shape: recurrentBackShape, Mean: recurrentBackMean, Expand: recurrentBackExpand,
 		Samples:   recurrentBackSamples,
-		Lowerings: []Lowering{{Name: "steps", Build: recurrentBackSteps}}})
+		Lowerings: []Lowering{{Name: "sequences", Meant: true, Build: recurrentBackLoops}}})
 }
 
 // The operator recurrent_back computes the derivatives of a recurrent layer by its projected input, by the state and
@@ -307,13 +307,13 @@ func (s *recurrentBackScan) next() (next []*ir.Value, held *ir.Value) {
 	return []*ir.Value{s.apply(0, s.gates)}, nil
 }
 
-// recurrentBackSteps writes the layer's kernel in the opposite order: a serial loop over the steps, each one pass over
+// recurrentBackLoops writes the layer's kernel in the opposite order: a serial loop over the steps, each one pass over
 // the gates and one contraction of the derivatives with the weights.
-func recurrentBackSteps(k *Nest, n *ir.Node) {
-	recurrentBlocks(k, n, k.In[backGates], func(m *recurrentKernel) { (&recurrentBackKernel{m}).build() })
+func recurrentBackLoops(k *Nest, n *ir.Node) {
+	recurrentSequences(k, n, k.In[backGates], func(m *recurrentKernel) { (&recurrentBackKernel{m}).build() })
 }
 
-// recurrentBackKernel writes the kernel of one direction and one block of sequences. h and c are the derivatives by the
+// recurrentBackKernel writes the kernel of one direction and one sequence. h and c are the derivatives by the
 // carried values, gates those by the state's products.
 type recurrentBackKernel struct{ *recurrentKernel }
 
@@ -445,7 +445,7 @@ func (m *recurrentBackKernel) gru(t sym.Expr) {
 		m.carry(t, m.width)
 		return
 	}
-	held := m.Local("held", m.dt, m.most, m.units)
+	held := m.Local("held", m.dt, one, m.units)
 	m.over("u", m.units, func(b, j sym.Expr) {
 		p := m.position(t, b, j)
 		update, candidate, up := p.function("update", 0, p.gate(0)), p.function("candidate", 1, p.gate(2)), p.up()
@@ -506,9 +506,9 @@ func (m *recurrentBackKernel) carry(t, count sym.Expr) {
 func (m *recurrentBackKernel) turned(from, count sym.Expr, begin func(b, j sym.Expr) loop.Expr,
 	end func(b, j sym.Expr, sum loop.Expr)) {
 	m.Each("once", one, func(sym.Expr) {
-		sums := m.Local("sums", m.dt, m.most, m.units)
+		sums := m.Local("sums", m.dt, one, m.units)
 		m.over("x", m.units, func(b, j sym.Expr) { m.Store(sums, []sym.Expr{b, j}, begin(b, j)) })
-		m.Contract(m.rows, m.units, count,
+		m.Contract(one, m.units, count,
 			sums.Tile(zeros(2), unit(2, 0, one), unit(2, 1, one)),
 			m.gates.Tile([]sym.Expr{{}, from}, unit(2, 0, one), unit(2, 1, one)),
 			m.In[1].Tile([]sym.Expr{m.direction(), from, {}}, unit(3, 1, one), unit(3, 2, one)))

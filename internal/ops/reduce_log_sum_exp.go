@@ -70,7 +70,7 @@ func logSumExpRows(k *Nest, n *ir.Node) {
 		top := k.Let("top", loop.Choose(loop.Apply(loop.IsInf, greatest), loop.Number(dt, 0), greatest))
 		total := k.Var("total", loop.Number(dt, 0))
 		k.Nest(loop.Serial, "k", inner, func(inside []sym.Expr) {
-			k.Reduce(total, loop.Add, share(minus(load(inside), top)))
+			k.Reduce(total, loop.Add, loop.Share(minus(load(inside), top)))
 		})
 		k.Store(out, at, loop.Convert(out.DType, plus(loop.Apply(loop.Log, total), top)))
 	})

@@ -116,9 +116,9 @@ func softmaxRows(k *Nest, n *ir.Node) {
 	out := k.Out[0]
 	softmaxEach(k, n, func(r softmaxRow, dt dtype.DType) {
 		kept := out.DType == dt
-		exponential := func(j sym.Expr) loop.Expr { return share(r.value(j)) }
+		exponential := func(j sym.Expr) loop.Expr { return loop.Share(r.value(j)) }
 		if kept {
-			k.Each("k", r.extent, func(j sym.Expr) { k.Store(out, r.at(j), share(r.value(j))) })
+			k.Each("k", r.extent, func(j sym.Expr) { k.Store(out, r.at(j), loop.Share(r.value(j))) })
 			exponential = func(j sym.Expr) loop.Expr { return out.Load(r.at(j)...) }
 		}
 		total := k.Var("total", loop.Number(dt, 0))
@@ -135,7 +135,7 @@ func logSoftmaxRows(k *Nest, n *ir.Node) {
 	out := k.Out[0]
 	softmaxEach(k, n, func(r softmaxRow, dt dtype.DType) {
 		total := k.Var("total", loop.Number(dt, 0))
-		k.Serial("k", r.extent, func(j sym.Expr) { k.Reduce(total, loop.Add, share(r.value(j))) })
+		k.Serial("k", r.extent, func(j sym.Expr) { k.Reduce(total, loop.Add, loop.Share(r.value(j))) })
 		log := k.Let("log", loop.Apply(loop.Log, total))
 		k.Each("k", r.extent, func(j sym.Expr) {
 			k.Store(out, r.at(j), loop.Convert(out.DType, loop.Apply2(loop.Sub, r.value(j), log)))
@@ -143,29 +143,12 @@ func logSoftmaxRows(k *Nest, n *ir.Node) {
 	})
 }
 
-// share returns exp(x) for x ≤ 0, a difference from the maximum, or 0 if exp(x) is below the least normal number: it
-// would add nothing to a sum of at least 1, and processors multiply such numbers a hundred times more slowly. Masks of
-// −100 make many.
-func share(x loop.Expr) loop.Expr {
-	dt := x.DType()
-	return loop.Choose(loop.Apply2(loop.Lt, x, loop.Number(dt, leastShare(dt))), loop.Number(dt, 0),
-		loop.Apply(loop.Exp, x))
-}
-
-// shareOf is share for the reference.
+// shareOf is loop.Share for the reference.
 func shareOf(dt dtype.DType, x float64) float64 {
-	if x < leastShare(dt) {
+	if x < loop.LeastShare(dt) {
 		return 0
 	}
 	return math.Exp(x)
-}
-
-// leastShare returns the least x for which share, computed in a type, does not return 0.
-func leastShare(dt dtype.DType) float64 {
-	if dt == dtype.F64 {
-		return -708.39 // exp of it is just above 2⁻¹⁰²²
-	}
-	return float64(float32(-87.33)) // 2⁻¹²⁶
 }
 
 // computing returns the type in which a lowering computes on elements of type dt: f32 for narrower floats, dt

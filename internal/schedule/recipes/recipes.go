@@ -34,6 +34,9 @@ var recipes = []recipe{
 	convolutions("pixels", both(both(isRows, isFull), isPointwise), convolutionPixels),
 	convolutions("rows", isRows, convolutionRows),
 	{op: "winograd", name: "blocks", write: winogradBlocks},
+	{op: "attention", name: "blocks", write: attentionInBlocks},
+	{op: "recurrent", name: "together", write: recurrentTogether},
+	{op: "recurrent_back", name: "together", write: recurrentTogether},
 	{op: "matmul_blocks", name: "panels", write: blocksPanels},
 	{op: "matmul_blocks_bytes", name: "panels", write: blocksBytesPanels},
 }
@@ -81,11 +84,12 @@ type nest struct {
 	D       *sym.Dims
 	sizes   target.Sizes
 	meaning *loop.Meaning
+	plain   *loop.Kernel // the kernel that states the meaning
 }
 
 // newNest returns an empty kernel with the parameters of k.
 func newNest(k *loop.Kernel, dims *sym.Dims, sizes target.Sizes) *nest {
-	n := &nest{Builder: loop.NewBuilder(k.Name), D: dims, sizes: sizes, meaning: k.Meaning}
+	n := &nest{Builder: loop.NewBuilder(k.Name), D: dims, sizes: sizes, meaning: k.Meaning, plain: k}
 	n.Kernel.Source, n.Kernel.Work = k.Source, k.Work
 	for _, p := range k.Params {
 		m := n.Param(p.Name, p.Access, p.DType, p.Shape)
@@ -93,6 +97,15 @@ func newNest(k *loop.Kernel, dims *sym.Dims, sizes target.Sizes) *nest {
 			n.In = append(n.In, m)
 		} else {
 			n.Out = append(n.Out, m)
+		}
+	}
+	if operands := attribute[[]int64](n, loop.MeantOperands); operands != nil {
+		params := n.In
+		n.In = make([]*loop.Memory, len(operands))
+		for i, at := range operands {
+			if at >= 0 && at < int64(len(params)) {
+				n.In[i] = params[at]
+			}
 		}
 	}
 	return n
