@@ -3,7 +3,9 @@ package command
 import (
 	"context"
 	"maps"
+	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -86,6 +88,9 @@ type measured struct {
 	Dims      map[string]int64 `json:"dims"`
 	Runs      int              `json:"runs"`
 	Probe     weir.Roofline    `json:"probe"`
+	Processor string           `json:"processor"`
+	Features  []string         `json:"features"`
+	Caches    [3]int64         `json:"cache_bytes"`
 	Profile   []row            `json:"profile,omitempty"`
 }
 
@@ -112,8 +117,10 @@ func (f *benchFlags) bench(ctx context.Context, path string) error {
 		}
 		return err
 	}
+	here := weir.HostProcessor()
 	m := measured{Compile: ms(l.compileTime), Load: ms(l.load), Calls: f.calls, Precision: f.precision, CPU: p.CPU(),
-		Target: string(p.Target()), Dims: dims, Threads: p.Memory().Workers}
+		Target: string(p.Target()), Dims: dims, Threads: p.Memory().Workers, Processor: here.Name, Features: here.Features,
+		Caches: here.Cache}
 	begin := time.Now()
 	r, err := p.Run(ctx, in)
 	if err != nil {
@@ -280,6 +287,9 @@ func (f *benchFlags) speed(ctx context.Context, p *weir.Program, in weir.Inputs,
 	return nil
 }
 
+// reports is the page for reports of users.
+const reports = "https://github.com/weirml/weir/issues"
+
 // print prints the results for a person.
 func (m *measured) print() {
 	stdout.Printf("latency        min %.3f  p50 %.3f  p90 %.3f  p99 %.3f ms over %d runs\n", m.Latency.Min, m.Latency.P50,
@@ -303,7 +313,13 @@ func (m *measured) print() {
 		values.FormatBytes(m.Anonymous))
 	stdout.Printf("time           load %.1f, compile %.1f, first run %.1f ms\n", m.Load, m.Compile, m.First)
 	stdout.Printf("target         %s for %s\n", m.Target, m.CPU)
+	stdout.Printf("processor      %s; %s; %s; %s, weir %s\n", m.Processor, strings.Join(m.Features, " "),
+		caches(m.Caches), runtime.GOOS, version())
 	if m.Profile != nil {
 		printRows(m.Profile)
+	}
+	if runtime.GOARCH == "arm64" {
+		stdout.Printf("\nCode for arm64 has not been measured on hardware. Please send this text, best with --profile, to\n")
+		stdout.Println(reports)
 	}
 }

@@ -49,11 +49,15 @@ func (e *machine) MostRows(_ *lanes.Sums, vectors, more int) int {
 
 // RowsOfBase returns how many rows a register addresses: those whose elements lie within every displacement.
 func (e *machine) RowsOfBase(distance lanes.Distance) int {
-	const most = 4096 - 2*vectorBytes*lanes.RoundSteps
+	const bytes, words = 1 << 12, 1 << 14 // that a displacement of bytes, and of words of 32 bits, reaches
 	if !distance.Known() || distance.Fixed < 0 {
 		return 1
 	}
-	return 1 + int(most/max(distance.Fixed, 1))
+	most := int64(bytes)
+	if distance.Fixed%4 == 0 {
+		most = words
+	}
+	return 1 + int((most-2*vectorBytes*lanes.RoundSteps)/max(distance.Fixed, 1))
 }
 
 // InMatrices reports that no registers hold matrices.
