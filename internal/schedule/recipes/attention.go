@@ -60,7 +60,8 @@ func attentionInBlocks(k *nest) bool {
 
 // attentionOf reads the meaning of an attention; nil if it does not fit the parameters.
 func attentionOf(k *nest) *attentionBlocks {
-	if len(k.In) < 3 || len(k.Out) != 1 || slices.Contains(k.In[:3], nil) {
+	if len(k.In) < 3 || len(k.Out) != 1 || slices.Contains(k.In[:3], nil) ||
+		(k.optional(4) == nil) != (k.optional(5) == nil) {
 		return nil
 	}
 	for _, m := range append(slices.Clone(k.In), k.Out[0]) {

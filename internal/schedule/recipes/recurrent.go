@@ -14,7 +14,7 @@ func recurrentTogether(k *nest) bool {
 	var chains []*loop.For
 	for _, s := range k.plain.Body {
 		f, ok := s.(*loop.For)
-		if !ok || f.Kind != loop.Each || len(chains) > 0 && !f.Extent.Equal(chains[0].Extent) {
+		if !ok || f.Kind != loop.Each || len(chains) > 0 && !f.Extent.Equal(chains[0].Extent) || !hasOneRow(f.Body) {
 			return false
 		}
 		chains = append(chains, f)
@@ -37,6 +37,21 @@ func recurrentTogether(k *nest) bool {
 	}
 	k.Each("b", batch.CeilDiv(block), func(at sym.Expr) { write(at.Mul(block), block.Min(batch.Sub(at.Mul(block)))) })
 	return true
+}
+
+// hasOneRow reports whether the locals and the products in a body have one row.
+func hasOneRow(body []loop.Stmt) bool {
+	is := true
+	loop.Walk(body, func(s loop.Stmt) bool {
+		switch s := s.(type) {
+		case *loop.Local:
+			is = is && len(s.Shape) > 0 && isOne(s.Shape[0])
+		case *loop.Contract:
+			is = is && isOne(s.M)
+		}
+		return is
+	})
+	return is
 }
 
 // together gives the nests and products of a sequence several rows, and its locals room for most. inside says whether

@@ -1,0 +1,55 @@
+package recipes
+
+import (
+	"testing"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/target"
+)
+
+// TestOtherLoops: a recipe takes no kernel whose parameters or loops are not those of the operator that its meaning
+// names, as a text may have it.
+func TestOtherLoops(t *testing.T) {
+	four := []sym.Expr{sym.Const(2), sym.Const(2), sym.Const(200), sym.Const(4)}
+	for _, c := range []struct {
+		name, op string
+		operands []int64
+		reads    int
+		shape    []sym.Expr
+		local    []sym.Expr
+		taken    bool
+	}{
+		{"attention", "attention", nil, 3, four, nil, true},
+		{"attention with a mask and without more keys", "attention", []int64{0, 1, 2, 2}, 3, four, nil, true},
+		{"attention without values", "attention", nil, 2, four, nil, false},
+		{"attention whose values are absent", "attention", []int64{0, 1, -1}, 2, four, nil, false},
+		{"attention with a parameter that is not there", "attention", []int64{0, 1, 7}, 3, four, nil, false},
+		{"attention with more keys that have no values", "attention", []int64{0, 1, 2, -1, 1}, 3, four, nil, false},
+		{"attention of matrices", "attention", nil, 3, four[:2], nil, false},
+		{"a recurrence", "recurrent", nil, 2, four, []sym.Expr{one, sym.Const(4)}, true},
+		{"a recurrence with a local of two rows", "recurrent", nil, 2, four, []sym.Expr{sym.Const(2)}, false},
+		{"a recurrence with a local without axes", "recurrent", nil, 2, four, []sym.Expr{}, false},
+		{"a recurrence without loops", "recurrent", nil, 2, four, nil, false},
+	} {
+		b := loop.NewBuilder("other")
+		for range c.reads {
+			b.Param("x", loop.Read, dtype.F32, c.shape)
+		}
+		y := b.Param("y", loop.Write, dtype.F32, c.shape)
+		if c.local != nil {
+			b.Each("b", sym.Const(100), func(sym.Expr) { b.Local("h", dtype.F32, c.local...) })
+		} else {
+			b.Store(y, make([]sym.Expr, len(c.shape)), loop.Number(dtype.F32, 0))
+		}
+		k := b.Finish()
+		k.Meaning = &loop.Meaning{Op: c.op, Attrs: map[string]any{}}
+		if c.operands != nil {
+			k.Meaning.Attrs[loop.MeantOperands] = c.operands
+		}
+		if got := For(k, sym.NewDims(), target.Portable(1)); (got != nil) != c.taken {
+			t.Errorf("%s: taken is %v", c.name, got != nil)
+		}
+	}
+}
