@@ -103,12 +103,12 @@ var Passes = []PassRow{
 		Why: "after expand and the passes that recognise patterns, which leave reshapes in a row"},
 	{Name: "blocks-bytes", Weighing: pass.BlocksBytes, After: []string{"absorb-expanded"}, Before: []string{"blocks"},
 		When: func(o *Options) bool {
-			return o.Precision == dtype.I8 && o.Machine.Dot.Bytes == 4
+			return o.Precision == dtype.I8 && o.Machine.Dot.Bytes >= 4
 		}, Blocks: instead{off: true},
 		Why: "as blocks-allowed, for all products"},
 	{Name: "blocks-allowed", Weighing: pass.BlocksAllowed, After: []string{"absorb-expanded"}, Before: []string{"blocks"},
 		When: func(o *Options) bool {
-			return o.Machine.Dot.Bytes == 4
+			return o.Machine.Dot.Bytes >= 4
 		}, Blocks: instead{off: true}, ReorderOnly: instead{off: true},
 		Why: "before blocks, which takes the other products; for the same reasons as blocks"},
 	{Name: "blocks", Weighing: pass.Blocks, After: []string{"absorb-expanded", "fold-expanded"},

@@ -54,12 +54,12 @@ func (e *machine) SumsOf(dt dtype.DType) *lanes.Sums {
 
 // MostRows returns the most rows of a tile: more than 14 would only lengthen the code. With few registers, some are
 // kept for the expressions of a single vector's sums.
-func (e *machine) MostRows(s *lanes.Sums, vectors, more int) int {
+func (e *machine) MostRows(s *lanes.Sums, vectors int, g lanes.Grouping) int {
 	most := 14
 	if vectors == 1 && e.isa.registers < 32 {
 		most = 8
 	}
-	return mostTileRows(e.isa.productRegisters(s.DType), vectors, most+more) - more
+	return mostTileRows(e.isa.productRegisters(s.DType), vectors, most+g.More) - g.More
 }
 
 // mostTileRows returns the largest number of rows of a tile with so many vectors whose sums fit so many registers; 0 if

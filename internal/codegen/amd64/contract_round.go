@@ -14,17 +14,17 @@ import (
 // column. A row of these, computed with 128 in place of A, is added up beside the tile's rows, and subtracted from them
 // at the end. VDPBF16PS adds up two products of bf16 in f32.
 
-// GroupOf returns the steps of a group, and 1 if A is shifted.
-func (e *machine) GroupOf(left, right, _ dtype.DType) (steps int64, more int) {
+// GroupOf returns the steps of a group, and one more row of sums if A is shifted.
+func (e *machine) GroupOf(left, right, _ dtype.DType) lanes.Grouping {
 	switch {
 	case left == dtype.BF16 && right == dtype.BF16:
-		return e.isa.bf16, 0
+		return lanes.Grouping{Steps: e.isa.bf16}
 	case !isByte(left) || !isByte(right):
-		return 0, 0
+		return lanes.Grouping{}
 	case e.isa.dot == 4 && left == right:
-		return e.isa.dot, 1
+		return lanes.Grouping{Steps: e.isa.dot, More: 1}
 	}
-	return e.isa.dot, 0
+	return lanes.Grouping{Steps: e.isa.dot}
 }
 
 // isByte reports whether a type is an integer of 8 bits.

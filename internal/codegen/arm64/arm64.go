@@ -43,7 +43,7 @@ var vectorRegisters = 32
 
 // isaOf returns the instruction set for a machine.
 func isaOf(machine target.Machine) *isa {
-	return &isa{registers: vectorRegisters, dot: machine.Dot.Bytes == 4, matrix: machine.Has("i8mm"),
+	return &isa{registers: vectorRegisters, dot: machine.Dot.Bytes >= 4, matrix: machine.Dot.Bytes == groupBytes,
 		bf16: machine.Dot.BF16 > 1}
 }
 

@@ -14,8 +14,8 @@ import (
 type isa struct {
 	registers int  // vector registers
 	dot       bool // adds up four products of bytes in a lane at once
-	matrix    bool // multiplies rows and columns of eight bytes
-	bf16      bool // multiplies rows and columns of four bf16
+	matrix    bool // multiplies two rows and two columns of eight bytes
+	bf16      bool // likewise of four bf16
 }
 
 // The sizes of a vector register.

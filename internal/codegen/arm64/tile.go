@@ -26,25 +26,34 @@ func (e *machine) SumsOf(dt dtype.DType) *lanes.Sums {
 	return nil
 }
 
-// GroupOf returns the steps of a group of bytes or bf16 that one instruction adds up, and 1 if A is shifted.
-func (e *machine) GroupOf(left, right, _ dtype.DType) (steps int64, more int) {
+// GroupOf returns the steps of a group of bytes or bf16 that one instruction adds up, and one more row of sums if A is
+// shifted.
+func (e *machine) GroupOf(left, right, _ dtype.DType) lanes.Grouping {
 	switch {
 	case left == dtype.BF16 && right == dtype.BF16 && e.isa.bf16:
-		return 2, 0
+		return lanes.Grouping{Steps: groupBytes / 2, Together: pairRows}
 	case !isByte(left) || !isByte(right) || !e.isa.dot:
-		return 0, 0
-	case left != right && !e.isa.matrix: // no instruction multiplies bytes with a sign and bytes without
-		return 4, 1
+		return lanes.Grouping{}
+	case e.isa.matrix:
+		return lanes.Grouping{Steps: groupBytes, Together: pairRows}
+	case left != right: // no instruction multiplies bytes with a sign and bytes without
+		return lanes.Grouping{Steps: 4, More: 1}
 	}
-	return 4, 0
+	return lanes.Grouping{Steps: 4}
 }
 
 // isByte reports whether a type is an integer of 8 bits.
 func isByte(dt dtype.DType) bool { return dt == dtype.I8 || dt == dtype.U8 }
 
-// MostRows returns the most rows of a tile: more than 14 would only lengthen the code.
-func (e *machine) MostRows(_ *lanes.Sums, vectors, more int) int {
-	return min(14, min(mostSumRegisters, e.isa.registers-5)/vectors-more)
+// mostTileRows is the largest number of rows of a tile: more would only lengthen the code.
+const mostTileRows = 14
+
+// MostRows returns the most rows of a tile.
+func (e *machine) MostRows(_ *lanes.Sums, vectors int, g lanes.Grouping) int {
+	if g.Together == pairRows {
+		return e.mostPairRows(vectors)
+	}
+	return min(mostTileRows, min(mostSumRegisters, e.isa.registers-5)/vectors-g.More)
 }
 
 // RowsOfBase returns how many rows a register addresses: those whose elements lie within every displacement.
@@ -71,8 +80,12 @@ func (e *machine) BeginTile(*lanes.RegisterTile) { e.Spoil() }
 // these is added up beside the tile's rows, and subtracted from them at the end.
 func (e *machine) shiftRegister() asm.Reg { return asm.V(e.isa.registers - 1) }
 
-// BeginTerm prepares a term whose left operand is shifted.
+// BeginTerm prepares a term of pairs of rows, or one whose left operand is shifted.
 func (e *machine) BeginTerm(t *lanes.RegisterTile, m *lanes.Term) {
+	if inPairs(m) {
+		e.beginPairs(t, m)
+		return
+	}
 	if m.More() == 0 {
 		return
 	}
@@ -83,8 +96,12 @@ func (e *machine) BeginTerm(t *lanes.RegisterTile, m *lanes.Term) {
 	}
 }
 
-// EndTerm subtracts from the sums the effect of the shift.
+// EndTerm ends a term of pairs of rows, or subtracts from the sums the effect of the shift.
 func (e *machine) EndTerm(t *lanes.RegisterTile, m *lanes.Term) {
+	if inPairs(m) {
+		e.endPairs(t, m)
+		return
+	}
 	if m.More() == 0 {
 		return
 	}
@@ -97,6 +114,10 @@ func (e *machine) EndTerm(t *lanes.RegisterTile, m *lanes.Term) {
 
 // Round adds the products of a round's steps, for as many rows at once as there are registers for their elements.
 func (e *machine) Round(t *lanes.RegisterTile, r *lanes.Round) {
+	if inPairs(r.Term) {
+		e.pairsRound(t, r)
+		return
+	}
 	first, end := (t.Rows+r.More())*t.Vectors, t.Registers-r.More()
 	held := min(t.Rows, end-first-leastColumns)
 	blocks := (t.Rows + held - 1) / held
@@ -143,7 +164,7 @@ func (b *rowsOfRound) readRows(k int64) {
 			}
 			b.access(asm.LDR, singleOf(r.Left.Size()), to, at)
 		default:
-			b.readParts(to, at)
+			b.readParts(g, to, at)
 		}
 		if r.More() > 0 {
 			b.op(asm.EOR, asm.B16, to, to, b.shiftRegister())
@@ -156,12 +177,20 @@ func singleOf(bytes int64) asm.Shape {
 	return [...]asm.Shape{1: asm.B, 2: asm.H, 4: asm.S, 8: asm.D, 16: asm.Q}[bytes]
 }
 
-// readParts reads a group of A that is not contiguous, or not complete.
-func (b *rowsOfRound) readParts(to asm.Reg, at asm.Mem) {
-	g := b.r.Group
-	b.access(asm.LDR, singleOf(g.Size), to, at)
-	for i := int64(1); i < g.Count; i++ {
-		b.accessLane(asm.LD1, singleOf(g.Size), to, int(i), after(at, i*g.Step))
+// readParts reads a group of A that is not contiguous, or not complete. The register's other bytes become 0.
+func (e *machine) readParts(g *lanes.Group, to asm.Reg, at asm.Mem) {
+	bytes, count := g.Count*g.Size, int64(1)
+	if g.Step != g.Size {
+		bytes, count = g.Size, g.Count
+	}
+	for i := range count {
+		e.parts(bytes, func(part, from int64) {
+			if i == 0 && from == 0 {
+				e.access(asm.LDR, singleOf(part), to, at)
+			} else {
+				e.accessLane(asm.LD1, singleOf(part), to, int((i*g.Size+from)/part), after(at, i*g.Step+from))
+			}
+		})
 	}
 }
 
@@ -208,19 +237,10 @@ func (b *rowsOfRound) product() (asm.Op, asm.Shape) {
 		}
 		return asm.MLABY, s
 	}
-	if r.Group.Size == 2 {
-		return asm.BFDOTBY, s
-	}
-	left, right := r.Left.In, r.Right.In
-	switch {
-	case left == right && left == dtype.I8, r.More() > 0 && right == dtype.I8:
+	if r.Right.In == dtype.I8 {
 		return asm.SDOTBY, s
-	case left == right, r.More() > 0:
-		return asm.UDOTBY, s
-	case right == dtype.U8:
-		return asm.USDOTBY, s
 	}
-	return asm.SUDOTBY, s
+	return asm.UDOTBY, s
 }
 
 // Fetch brings a line of memory into a cache.

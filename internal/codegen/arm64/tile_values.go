@@ -16,7 +16,7 @@ import (
 // ReadsElements reports whether elements are read as lanes.
 func (e *machine) ReadsElements(f lanes.Elements) bool {
 	if f.Group > 0 {
-		return f.Size() == 4
+		return f.Size() == 4 || f.Size() == groupBytes
 	}
 	if f.In == f.As || f.In.Bits() == 32 && f.As.Bits() == 32 {
 		return true

@@ -123,6 +123,22 @@ func (e *Emitter) Few(x sym.Expr) (full, rest int64, ok bool) {
 	return 0, 0, false
 }
 
+// evenGroups is EvenRows for tiles of so many rows or a multiple of it, except for the last tile, which may have fewer.
+// most is a multiple of it too.
+func evenGroups(n int64, most, together int, do func(count int64, rows int)) {
+	left := (n + int64(together) - 1) / int64(together)
+	lacks := left*int64(together) - n
+	EvenRows(left, most/together, func(count int64, groups int) {
+		left -= count * int64(groups)
+		if left > 0 || lacks == 0 {
+			do(count, groups*together)
+			return
+		}
+		do(count-1, groups*together)
+		do(1, groups*together-int(lacks))
+	})
+}
+
 // EvenRows cuts n rows into tiles of at most `most` rows, of nearly equal sizes: first the larger tiles, then tiles
 // with one row less. It calls do for each size, with the number of tiles.
 func EvenRows(n int64, most int, do func(count int64, rows int)) {

@@ -199,11 +199,11 @@ func (p *Product) tiles(sums *Sums, vectors int, part Distance) {
 	if p.InMatrices(p, vectors, part) {
 		return
 	}
-	more := 0
+	by := Grouping{Together: 1}
 	for _, m := range p.Terms {
-		more = max(more, m.More())
+		by.More, by.Together = max(by.More, m.More()), max(by.Together, m.Together())
 	}
-	most := p.MostRows(sums, vectors, more)
+	most := p.MostRows(sums, vectors, by)
 	if most <= 0 {
 		Refuse("%d vectors of sums", vectors)
 	}
@@ -217,11 +217,13 @@ func (p *Product) tiles(sums *Sums, vectors int, part Distance) {
 		t := p.NewTile(sums, rows, vectors, part)
 		t.Begin()
 		p.Start(t)
+		t.Cleared = p.Cleared
 		if p.fetch != nil {
 			p.fetch(t)
 		}
 		for _, m := range p.Terms {
 			t.products(m)
+			t.Cleared = false
 		}
 		p.Finish(t)
 		for _, s := range p.Streams {
@@ -229,7 +231,7 @@ func (p *Product) tiles(sums *Sums, vectors int, part Distance) {
 		}
 	}
 	even := func(n int64) {
-		EvenRows(n, most, func(count int64, rows int) { p.Repeat(Known(count), func() { one(rows) }) })
+		evenGroups(n, most, by.Together, func(count int64, rows int) { p.Repeat(Known(count), func() { one(rows) }) })
 	}
 	if n, ok := p.Rows.Const(); ok {
 		even(n)
@@ -258,6 +260,10 @@ func (p *Product) tiles(sums *Sums, vectors int, part Distance) {
 	p.JumpIf(LessOrEqual, single)
 	p.IntegerNumber(Add, size, 1)
 	p.Halve(size)
+	if n := int64(by.Together); n > 1 {
+		p.IntegerNumber(Add, size, n-1)
+		p.IntegerNumber(And, size, -n)
+	}
 	p.Bind(single)
 	for rows := 1; rows < most; rows++ {
 		p.CompareNumber(size, int64(rows))

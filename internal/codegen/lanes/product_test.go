@@ -19,7 +19,7 @@ var toys = []toyKind{
 		description: "few registers"},
 	{bytes: 32, registers: 40, masks: true, second: true, half: true, rowsOfBase: 100, mostRows: 6, bytesGroup: 4,
 		bf16Group: 2, shifts: true, description: "masks and halves"},
-	{bytes: 64, registers: 64, masks: true, rowsOfBase: 2, mostRows: 5, bytesGroup: 8, shifts: true,
+	{bytes: 64, registers: 64, masks: true, rowsOfBase: 2, mostRows: 6, bytesGroup: 8, together: 2, shifts: true,
 		description: "many registers"},
 }
 

@@ -12,6 +12,7 @@ type RegisterTile struct {
 	Rows, Vectors int
 	Part          Distance     // lanes of the last vector; 0: all
 	Mask          regalloc.Reg // of Part, once the machine has made it
+	Cleared       bool         // all sums are 0
 	whole         bool         // all lanes may be written
 	spare         []regalloc.Reg
 }

@@ -32,20 +32,27 @@ type Serial struct {
 // Group describes the steps of a sum that are added up at once: a step of its Term is one group of them. The right
 // operand has each column's groups side by side. Everything is exact, and wraps as the sums do, or is in f32.
 type Group struct {
-	Steps  int64 // elements
+	Grouping
 	Size   int64 // bytes of an element
 	Count  int64 // elements of A in a group that are multiplied
 	Step   int64 // bytes from one of them to the next
 	Before int64 // elements of A before these, which are read with them and multiplied by 0
-	more   int   // rows of sums besides a tile's own
 }
 
 // More returns the number of rows of sums besides a tile's own.
 func (m *Term) More() int {
 	if m.Group != nil {
-		return m.Group.more
+		return m.Group.More
 	}
 	return 0
+}
+
+// Together returns the number of rows that are multiplied at once.
+func (m *Term) Together() int {
+	if m.Group != nil {
+		return max(m.Group.Together, 1)
+	}
+	return 1
 }
 
 // term prepares the operands of a contraction.
@@ -108,16 +115,16 @@ func (p *Product) term(c contraction) *Term {
 
 // groupOf returns how a contraction is done by groups; nil if it cannot be.
 func (p *Product) groupOf(s *loop.Contract, left, right Elements) *Group {
-	steps, more := p.GroupOf(left.In, right.In, p.Sums.DType)
+	by := p.GroupOf(left.In, right.In, p.Sums.DType)
 	row, fixedRow := p.Offset(s.B.Buffer, s.B.Row).Const()
 	column, fixedColumn := p.Offset(s.B.Buffer, s.B.Col).Const()
 	step, fixed := p.Offset(s.A.Buffer, s.A.Col).Const()
 	count, known := p.Resolve(s.K).Const()
-	if !fixedRow || !fixedColumn || !fixed || !known || row != 1 || column != steps || count < 1 || count > steps ||
+	if !fixedRow || !fixedColumn || !fixed || !known || row != 1 || column != by.Steps || count < 1 || count > by.Steps ||
 		step > farApart || step < -farApart {
 		return nil
 	}
-	return &Group{Steps: steps, Size: right.Size(), Count: count, Step: step * left.Size(), more: more}
+	return &Group{Grouping: by, Size: right.Size(), Count: count, Step: step * left.Size()}
 }
 
 // inGroups makes a term's steps groups: those of the innermost serial loop, or a single one.

@@ -21,13 +21,13 @@ type Tiles interface {
 	// them. Elements of a type of sums are read as this type, and all types of 32 bits as each other.
 	ReadsElements(f Elements) bool
 	WritesElements(f Elements) bool
-	// GroupOf returns how many consecutive steps of a sum of products of two types are added up at once, if the right
-	// operand has each column's steps side by side, and how many rows of sums that takes besides a tile's own; 0 steps
-	// if such products are not done by groups.
-	GroupOf(left, right, sums dtype.DType) (steps int64, more int)
-	// MostRows returns the most rows of a tile with so many vectors, and more rows of sums besides, that the registers
-	// hold with the operands of a round; 0 or less if they do not hold one row.
-	MostRows(s *Sums, vectors, more int) int
+	// GroupOf returns how products of two types are added up by groups, if the right operand has each column's steps
+	// side by side; the zero value if they are not.
+	GroupOf(left, right, sums dtype.DType) Grouping
+	// MostRows returns the most rows of a tile with so many vectors that the registers hold with the operands of a
+	// round, if its products are added up in such a way: a multiple of g.Together, if that is set; 0 or less if they do
+	// not hold one row.
+	MostRows(s *Sums, vectors int, g Grouping) int
 	// RowsOfBase returns how many consecutive rows of the left operand one register addresses: the others are found at
 	// multiples of their distance, which is constant or an index.
 	RowsOfBase(distance Distance) int
@@ -39,7 +39,7 @@ type Tiles interface {
 	BeginTile(t *RegisterTile)
 	// Round adds the products of a round to the sums. BeginTerm comes before all rounds of a term, and EndTerm after
 	// them: between the two, the sums may be kept in another order, and further rows of sums in the registers after the
-	// tile's own (see GroupOf). All three may change all spare registers.
+	// tile's own (see Grouping). All three may change all spare registers.
 	BeginTerm(t *RegisterTile, m *Term)
 	Round(t *RegisterTile, r *Round)
 	EndTerm(t *RegisterTile, m *Term)
@@ -84,6 +84,13 @@ type Tiles interface {
 
 	// Halve divides an integer of 0 or more by 2.
 	Halve(x regalloc.Reg)
+}
+
+// Grouping is how a machine adds up products of consecutive steps of a sum at once.
+type Grouping struct {
+	Steps    int64 // so many; 0: one by one
+	More     int   // rows of sums that this takes besides a tile's own
+	Together int   // rows that are multiplied at once, a power of two: tiles have a multiple of it if they can; 0: one
 }
 
 // Sums describes the vectors of a type of sums.

@@ -36,6 +36,7 @@ type toyKind struct {
 	mostRows    int
 	bytesGroup  int64
 	bf16Group   int64
+	together    int  // rows of products by groups that are multiplied at once; 0: one
 	shifts      bool // a group of two operands of one type takes a further row of sums
 	description string
 }

@@ -39,21 +39,22 @@ func (m *toy) ReadsElements(f lanes.Elements) bool {
 }
 func (m *toy) WritesElements(f lanes.Elements) bool { return f.In != dtype.F16 }
 
-func (m *toy) GroupOf(left, right, _ dtype.DType) (steps int64, more int) {
+func (m *toy) GroupOf(left, right, _ dtype.DType) lanes.Grouping {
 	small := func(dt dtype.DType) bool { return dt == dtype.I8 || dt == dtype.U8 }
 	switch {
 	case left == dtype.BF16 && right == dtype.BF16:
-		return m.bf16Group, 0
+		return lanes.Grouping{Steps: m.bf16Group, Together: m.together}
 	case !small(left) || !small(right):
-		return 0, 0
+		return lanes.Grouping{}
 	case left == right && m.shifts:
-		return m.bytesGroup, 1
+		return lanes.Grouping{Steps: m.bytesGroup, More: 1, Together: m.together}
 	}
-	return m.bytesGroup, 0
+	return lanes.Grouping{Steps: m.bytesGroup, Together: m.together}
 }
 
-func (m *toy) MostRows(s *lanes.Sums, vectors, more int) int {
-	return min(m.mostRows, (s.Registers-6)/vectors-more)
+func (m *toy) MostRows(s *lanes.Sums, vectors int, g lanes.Grouping) int {
+	most := min(m.mostRows, (s.Registers-6)/vectors-g.More)
+	return most - most%max(g.Together, 1)
 }
 func (m *toy) RowsOfBase(lanes.Distance) int                       { return m.rowsOfBase }
 func (m *toy) InMatrices(*lanes.Product, int, lanes.Distance) bool { return false }

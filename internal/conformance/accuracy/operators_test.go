@@ -25,7 +25,8 @@ func everyLevel(t *testing.T, data []byte, o weir.Options,
 	t.Helper()
 	m := weirtest.Must[*weir.Model](t)(weir.LoadBytes(data))
 	defer m.Close()
-	for _, cpu := range []string{"avx2", "avx512", "avx512vnni", "avx512bf16", "avx512amx", "portable"} {
+	for _, cpu := range []string{"avx2", "avx512", "avx512vnni", "avx512bf16", "avx512amx",
+		"neon", "dotprod", "i8mm", "bf16", "portable"} {
 		o.CPU = cpu
 		p, err := weir.Compile(t.Context(), m, o)
 		if errors.Is(err, weir.ErrUnsupported) {
