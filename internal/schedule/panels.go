@@ -303,7 +303,8 @@ func (s *scheduler) panelWidth(k *loop.Kernel, c *loop.Contract, dt dtype.DType)
 		vectors = chosen
 	} else if depth, known := c.K.Const(); known && depth <= shortSum && s.inSquares(k, c) {
 		vectors = squareVectors
-	} else if most := s.mostVectors(c, lanes); vectors == 3 && (most == 4 || fixed && all%3 != 0 && all%4 == 0) {
+	} else if most := s.mostVectors(c, lanes); vectors == 3 && (most == 4 ||
+		fixed && all%3 != 0 && all%4 == 0 && !s.onceInThree(c, all)) {
 		// Nearly as fast, and no panel has padding: tiles of 6 × 4 vectors instead of 8 × 3. Columns that were cut to four
 		// vectors stay in one panel.
 		vectors = 4
@@ -318,6 +319,17 @@ func (s *scheduler) panelWidth(k *loop.Kernel, c *loop.Contract, dt dtype.DType)
 		vectors--
 	}
 	return vectors * lanes
+}
+
+// paddedVectors is the number of vectors of columns from which on a vector or two of padding cost less than reading
+// each panel for two tiles of rows.
+const paddedVectors = 16
+
+// onceInThree reports whether all rows fit one tile of three vectors, so that panels are read once, and the columns are
+// so many that the padding of the last panel does not matter.
+func (s *scheduler) onceInThree(c *loop.Contract, vectors int64) bool {
+	_, rows := s.dims.Bounds(c.M)
+	return rows > 0 && s.machine.Limits.HoldSums(rows, 3) && vectors >= paddedVectors
 }
 
 // mostVectors returns the largest number of vectors of a contraction's columns; 0 if there is no bound.

@@ -373,7 +373,8 @@ func TestProductsHaveTilesForWorkers(t *testing.T) {
 }
 
 // TestWiderPanels: panels are four or three vectors wide if all panels are then full or nearly full, a panel stays in
-// the cache, and there are rows for several tiles.
+// the cache, and there are rows for several tiles. If all rows fit one tile of three vectors, but not of four, panels
+// of three may have padding, unless it is much of them.
 func TestWiderPanels(t *testing.T) {
 	for _, c := range []struct{ m, k, n, want int64 }{
 		{98, 512, 256, 64}, {98, 1024, 256, 64}, {98, 1 << 20, 256, 64}, {20, 512, 256, 32}, {98, 512, 250, 64},
@@ -381,6 +382,8 @@ func TestWiderPanels(t *testing.T) {
 		{130, 4096, 240, 48},
 		{98, 512, 224, 32}, {130, 4096, 1024, 64}, {98, 2047, 1024, 48}, {40, 1024, 1024, 48}, {98, 512, 592, 48},
 		{98, 512, 112, 32}, {30, 512, 592, 32}, {98, 512, 64, 64}, {98, 512, 48, 48}, {20, 512, 48, 48},
+		{8, 256, 1024, 48}, {7, 256, 256, 48}, {9, 256, 1024, 48}, {8, 256, 192, 48}, {8, 256, 128, 64},
+		{6, 256, 1024, 64}, {16, 256, 1024, 32},
 	} {
 		b := loop.NewBuilder("product")
 		x := b.Param("x", loop.Read, dtype.F32, constants([]int64{c.m, c.k}))
