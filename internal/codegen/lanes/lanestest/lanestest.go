@@ -107,7 +107,7 @@ func (c *compiler) Call(uintptr, unsafe.Pointer, int64, int64) int64 {
 
 // Routine emits a nest: a loop over tiles.
 func (c *compiler) Routine(k *lanes.KernelEmitter, n loop.Nest) lanes.Routine {
-	m := newModel(c.Machine)
+	m := NewModel(c.Machine)
 	m.at = len(c.routines)
 	c.routines = append(c.routines, m.routine)
 	e := lanes.NewEmitter(c.machine(m), k, c.Lanes, 4)

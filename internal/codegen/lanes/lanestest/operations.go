@@ -197,7 +197,7 @@ func (o Operation) Run(count int, x, y []uint32) []uint32 {
 
 // RunOn returns an operation's results on a machine.
 func (o Operation) RunOn(of Machine, x, y []uint32) []uint32 {
-	m, count := newModel(of), of.Lanes
+	m, count := NewModel(of), of.Lanes
 	a, b := m.NewVector(), m.NewVector()
 	m.first, m.end = m.General(), m.General()
 	result := m.NewVector()

@@ -20,8 +20,8 @@ type Model struct {
 	at, labels  int
 }
 
-// newModel returns a model without instructions.
-func newModel(of Machine) *Model {
+// NewModel returns a model without instructions.
+func NewModel(of Machine) *Model {
 	return &Model{Machine: of, routine: &routine{lanes: of.Lanes, constants: map[string]regalloc.Reg{}}}
 }
 
