@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -82,7 +83,12 @@ func TestTable(t *testing.T) {
 	if err := command(t.Context(), &out, []string{"-level", "neon", "-case", "stem: convolution", "-code"}); err != nil {
 		t.Fatal(err)
 	}
-	row := regexp.MustCompile(`(?m)^resnet50/stem: convolution_relu +neon +384 +1\.\d\d +1\.\d\d +4\d\.\d\d +\d+ % .*\n\t`)
+	rival := `1\.\d\d`
+	if strconv.IntSize == 32 {
+		rival = "-" // no generator for AVX2 is in a program of 32 bits
+	}
+	row := regexp.MustCompile(`(?m)^resnet50/stem: convolution_relu +neon +384 +1\.\d\d +` + rival +
+		` +4\d\.\d\d +\d+ % .*\n\t`)
 	if !row.MatchString(out.String()) || strings.Count(out.String(), "fmla") < 96 {
 		t.Errorf("%s", &out)
 	}
