@@ -10,7 +10,6 @@ import (
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
-	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/sources"
 	"github.com/weirml/weir/internal/target"
 )
@@ -34,7 +33,7 @@ func cases(ctx context.Context, files []string) (list []aCase, err error) {
 		return list, nil
 	}
 	for _, name := range files {
-		m, err := open(ctx, name)
+		m, err := sources.OpenPath(ctx, name)
 		if err != nil {
 			return nil, err
 		}
@@ -47,20 +46,6 @@ func cases(ctx context.Context, files []string) (list []aCase, err error) {
 		}})
 	}
 	return list, nil
-}
-
-// open opens the model in a file.
-func open(ctx context.Context, path string) (sources.Model, error) {
-	file, err := mem.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	block, err := mem.MapFile(file, filepath.Base(path))
-	if err != nil {
-		return nil, err
-	}
-	return sources.Open(ctx, block, filepath.Dir(path))
 }
 
 // kernel is the machine code of a kernel: of its routines, one after the other.

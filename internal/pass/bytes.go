@@ -129,7 +129,7 @@ func (p *bytesPass) recurrence(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Valu
 	if err != nil {
 		b.Fail(err)
 	}
-	weights := p.of(&ir.Value{Const: rows}, 0, units, gates)
+	weights := bytesOfWeights(rows, 0)
 	if weights == nil {
 		return nil
 	}

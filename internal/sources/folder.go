@@ -3,6 +3,8 @@ package sources
 import (
 	"context"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/weirml/weir/internal/diag"
@@ -19,6 +21,23 @@ func OpenFolder(ctx context.Context, name string) (Model, error) {
 		return nil, err
 	}
 	return folder(ctx, f)
+}
+
+// OpenPath reads the model in a file, as Open does, or in a folder, as OpenFolder does.
+func OpenPath(ctx context.Context, path string) (Model, error) {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return OpenFolder(ctx, path)
+	}
+	file, err := mem.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	block, err := mem.MapFile(file, filepath.Base(path))
+	if err != nil {
+		return nil, err
+	}
+	return Open(ctx, block, filepath.Dir(path))
 }
 
 // OpenFolderIn is OpenFolder in a file system.

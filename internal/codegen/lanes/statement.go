@@ -96,34 +96,38 @@ func (e *Emitter) set(b binding, x Value) {
 // reduce combines a variable with a value. In an incomplete strip only its lanes change.
 func (e *Emitter) reduce(b binding, s *loop.Reduce) {
 	tail := e.TailMask()
-	if m, ok := s.X.(*loop.Binary); ok && s.Op == loop.Add && m.Op == loop.Mul &&
-		(b.DType == dtype.F32 || b.DType == dtype.F64) && (tail == regalloc.NoReg || b.depth > e.Strip.Depth) {
-		x, y := e.Value(m.X), e.Value(m.Y)
+	whole := tail == regalloc.NoReg || b.depth > e.Strip.Depth
+	if m, ok := s.X.(*loop.Binary); ok && s.Op == loop.Add && whole && e.addProduct(b, m) {
+		return
+	}
+	x := e.Value(s.X)
+	r := e.Combine(s.Op, b.Value, x)
+	if !whole {
+		r = e.Choose(Value{DType: dtype.Bool, Lo: tail}, r, b.Value)
+	}
+	e.set(b, r)
+}
+
+// addProduct adds a product to a variable, if there is an instruction for both.
+func (e *Emitter) addProduct(b binding, m *loop.Binary) bool {
+	small, signed := e.isSmall(m)
+	floats := m.Op == loop.Mul && (b.DType == dtype.F32 || b.DType == dtype.F64)
+	if !floats && !small && m.Op != loop.Dot {
+		return false
+	}
+	x, y := e.Value(m.X), e.Value(m.Y)
+	switch {
+	case small:
+		e.AddSmallProduct(b.Lo, x.Lo, y.Lo, signed)
+	case m.Op == loop.Dot:
+		e.AddDot(b.Lo, x.Lo, y.Lo)
+	default:
 		e.AddProduct(b.DType, b.Lo, x.Lo, y.Lo)
 		if b.Hi != regalloc.NoReg && b.Hi != b.Lo {
 			e.AddProduct(b.DType, b.Hi, x.Hi, y.Hi)
 		}
-		return
 	}
-	if m, ok := s.X.(*loop.Binary); ok && s.Op == loop.Add && m.Op == loop.Dot &&
-		(tail == regalloc.NoReg || b.depth > e.Strip.Depth) {
-		x, y := e.Value(m.X), e.Value(m.Y)
-		e.AddDot(b.Lo, x.Lo, y.Lo)
-		return
-	}
-	if m, ok := s.X.(*loop.Binary); ok && s.Op == loop.Add && (tail == regalloc.NoReg || b.depth > e.Strip.Depth) {
-		if small, signed := e.isSmall(m); small {
-			x, y := e.Value(m.X), e.Value(m.Y)
-			e.AddSmallProduct(b.Lo, x.Lo, y.Lo, signed)
-			return
-		}
-	}
-	x := e.Value(s.X)
-	r := e.Combine(s.Op, b.Value, x)
-	if tail != regalloc.NoReg && b.depth <= e.Strip.Depth {
-		r = e.Choose(Value{DType: dtype.Bool, Lo: tail}, r, b.Value)
-	}
-	e.set(b, r)
+	return true
 }
 
 // when emits a branch, or only the body that a decided condition takes; it refuses conditions that differ by lane.

@@ -12,7 +12,6 @@ import (
 	"github.com/weirml/weir/internal/conformance/conformancetest"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/ir"
-	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/sources"
 )
 
@@ -120,7 +119,7 @@ func isModel(folder string) bool {
 // ofFile returns the model in a file or folder.
 func ofFile(name, path string) aCase {
 	return aCase{name: name, open: func(ctx context.Context) (model, error) {
-		m, err := open(ctx, path)
+		m, err := sources.OpenPath(ctx, path)
 		if err != nil {
 			return model{}, err
 		}
@@ -133,21 +132,4 @@ func ofFile(name, path string) aCase {
 				return built.Module, built.Results, nil
 			}}, nil
 	}}
-}
-
-// open opens the model in a file or folder.
-func open(ctx context.Context, path string) (sources.Model, error) {
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return sources.OpenFolder(ctx, path)
-	}
-	file, err := mem.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	block, err := mem.MapFile(file, filepath.Base(path))
-	if err != nil {
-		return nil, err
-	}
-	return sources.Open(ctx, block, filepath.Dir(path))
 }
