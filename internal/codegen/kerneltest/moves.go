@@ -178,6 +178,22 @@ func moveKernel(dt dtype.DType, n int64, form int) (*loop.Kernel, map[sym.Name]i
 	return Finish(b), dims
 }
 
+// SumsAlong writes the sums of a square matrix of f32 along its last or its first axis: each is one loop.
+func SumsAlong(b *loop.Builder, n int64, last bool) {
+	x, z := b.Param("x", loop.Read, dtype.F32, Fixed(n, n)), b.Param("z", loop.Write, dtype.F32, Fixed(n))
+	b.Each("i", sym.Const(n), func(i sym.Expr) {
+		s := b.Var("s", loop.Number(dtype.F32, 0))
+		b.Serial("a", sym.Const(n), func(a sym.Expr) {
+			if last {
+				b.Reduce(s, loop.Add, x.Load(i, a))
+			} else {
+				b.Reduce(s, loop.Add, x.Load(a, i))
+			}
+		})
+		b.Store(z, []sym.Expr{i}, s)
+	})
+}
+
 // DotSums sums products of bytes in lanes, in entire vectors and parts of them. One operand is a word that is the
 // same in all lanes. The bytes include extremes: the sum of two products must not saturate.
 func (h Harness) DotSums(t *testing.T) {

@@ -142,22 +142,8 @@ func BenchmarkSoftmax(b *testing.B) {
 
 // reduction runs a sum of a matrix along its last or its first axis.
 func reduction(b *testing.B, last bool) {
-	const rows, n = 1024, 1024
-	benchmark(b, "GB/s", 4*rows*n, func(w *loop.Builder) {
-		x, z := w.Param("x", loop.Read, dtype.F32, kerneltest.Fixed(rows, n)),
-			w.Param("z", loop.Write, dtype.F32, kerneltest.Fixed(n))
-		w.Each("i", sym.Const(n), func(i sym.Expr) {
-			s := w.Var("s", loop.Number(dtype.F32, 0))
-			w.Serial("a", sym.Const(rows), func(a sym.Expr) {
-				if last {
-					w.Reduce(s, loop.Add, x.Load(i, a))
-				} else {
-					w.Reduce(s, loop.Add, x.Load(a, i))
-				}
-			})
-			w.Store(z, []sym.Expr{i}, s)
-		})
-	})
+	const n = 1024
+	benchmark(b, "GB/s", 4*n*n, func(w *loop.Builder) { kerneltest.SumsAlong(w, n, last) })
 }
 
 func BenchmarkReduceLast(b *testing.B)  { reduction(b, true) }

@@ -387,20 +387,7 @@ func closureKernels() []struct {
 		}
 	}
 	reduction := func(last bool) func(b *loop.Builder) {
-		return func(b *loop.Builder) {
-			x, z := b.Param("x", loop.Read, dtype.F32, matrix), b.Param("z", loop.Write, dtype.F32, kerneltest.Fixed(n))
-			b.Each("i", sym.Const(n), func(i sym.Expr) {
-				s := b.Var("s", loop.Number(dtype.F32, 0))
-				b.Serial("a", sym.Const(n), func(a sym.Expr) {
-					if last {
-						b.Reduce(s, loop.Add, x.Load(i, a))
-					} else {
-						b.Reduce(s, loop.Add, x.Load(a, i))
-					}
-				})
-				b.Store(z, []sym.Expr{i}, s)
-			})
-		}
+		return func(b *loop.Builder) { kerneltest.SumsAlong(b, n, last) }
 	}
 	product := func(rows int64) func(b *loop.Builder) { // a sum for each element: lanes has no tiles of closures
 		return func(b *loop.Builder) {
