@@ -149,6 +149,12 @@ func IntegersOf(e Expr) []sym.Expr {
 	return nil
 }
 
+// Uses reports whether an integer in a body mentions a name.
+func Uses(body []Stmt, name sym.Name) (uses bool) {
+	WalkIntegers(body, func(x sym.Expr) { uses = uses || slices.Contains(x.Vars(), name) })
+	return uses
+}
+
 // WalkIntegers calls visit for every symbolic integer in body, at any depth, in statements and in expressions.
 func WalkIntegers(body []Stmt, visit func(sym.Expr)) {
 	each := func(list []sym.Expr) {

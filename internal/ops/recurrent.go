@@ -215,10 +215,11 @@ func (m *recurrentKernel) build() {
 	if cell == "gru" && !m.n.Attrs.Bool("reset_after") {
 		held = m.Local("held", m.dt, one, m.units)
 	}
-	m.Serial("s", steps, func(s sym.Expr) {
+	last := m.last(steps)
+	m.Serial("s", last, func(s sym.Expr) {
 		t := s
 		if m.back {
-			t = steps.Sub(one).Sub(s)
+			t = last.Sub(one).Sub(s)
 		}
 		input := func(b, i sym.Expr) loop.Expr {
 			return loop.Convert(m.dt, x.Load(t, m.first.Add(b), m.direction(), i))
@@ -240,6 +241,11 @@ func (m *recurrentKernel) build() {
 			}
 		}
 	})
+	if !last.Equal(steps) {
+		m.Each("after", steps.Sub(last), func(s sym.Expr) {
+			m.over("o", m.units, func(b, j sym.Expr) { m.without(last.Add(s), b, j) })
+		})
+	}
 	m.over("e", m.units, func(b, j sym.Expr) {
 		to := []sym.Expr{m.direction(), m.first.Add(b), j}
 		m.Store(m.Out[1], to, loop.Convert(m.Out[1].DType, m.h.Load(b, j)))
@@ -247,6 +253,40 @@ func (m *recurrentKernel) build() {
 			m.Store(m.Out[2], to, loop.Convert(m.Out[2].DType, m.c.Load(b, j)))
 		}
 	})
+}
+
+// last returns the number of steps until the last sequence ends.
+func (m *recurrentKernel) last(steps sym.Expr) sym.Expr {
+	lengths := present(m.In, recurrentLengths)
+	if lengths == nil {
+		return steps
+	}
+	last := m.Local("last", dtype.I64, one)
+	m.Each("once", one, func(sym.Expr) {
+		most := m.Var("most", loop.Integer(dtype.I64, 0))
+		m.Serial("b", one, func(b sym.Expr) {
+			length := loop.Convert(dtype.I64, lengths.Load(m.first.Add(b)))
+			m.Reduce(most, loop.Max, loop.Apply2(loop.Min, length, loop.At(steps)))
+		})
+		m.Store(last, []sym.Expr{{}}, most)
+	})
+	return m.Check("n", last.Load(sym.Const(0)), sym.Const(0), steps, "the steps until the last sequence ends")
+}
+
+// without writes the results of step t, which no sequence has: zeros.
+func (m *recurrentKernel) without(t, b, j sym.Expr) {
+	zero := func(to *loop.Memory, index ...sym.Expr) { m.Store(to, index, loop.Number(to.DType, 0)) }
+	zero(m.Out[0], t, m.direction(), m.first.Add(b), j)
+	if !m.n.Attrs.Bool("keep") {
+		return
+	}
+	kept := m.Out[1+carried(m.n):]
+	for g := range cells[m.n.Attrs.String("cell", "")].gates {
+		zero(kept[0], t, m.first.Add(b), m.direction(), m.units.Mul(sym.Const(g)).Add(j))
+	}
+	for _, to := range kept[1:] {
+		zero(to, t, m.first.Add(b), m.direction(), j)
+	}
 }
 
 // locals declares the carried values and the gates.
@@ -430,7 +470,8 @@ func (m *recurrentKernel) blend(t, b, j sym.Expr, update, candidate loop.Expr) {
 }
 
 // recurrentSamples covers each cell in each direction and in both, with and without the optional operands, clipping, no
-// steps, no sequences, the variants of lstm and gru, and the attribute keep.
+// steps, no sequences, lengths below 0 and above the number of steps, the variants of lstm and gru, and the attribute
+// keep.
 func recurrentSamples(r *rand.Rand) []Sample {
 	var out []Sample
 	var weights dtype.DType // if not Invalid, the weights' type
@@ -462,7 +503,7 @@ func recurrentSamples(r *rand.Rand) []Sample {
 		if optional {
 			in[2] = tensor.Must(tensor.New(dtype.I32, batch))
 			for i := range batch {
-				in[2].SetInt(i, int64(r.Intn(int(steps)+1)))
+				in[2].SetInt(i, r.Int63n(steps+3)-1)
 			}
 			in[3] = sampleNormal(r, dt, d, batch, units)
 			switch cell {

@@ -58,7 +58,7 @@ func onlyLoops(k *loop.Kernel, e sym.Expr) bool {
 }
 
 // tiles returns a nest with its outermost loops parallel.
-func (c *coster) tiles(f *loop.For, names *namer) loop.Stmt {
+func (c *coster) tiles(f *loop.For, names *namer) *loop.For {
 	if f.Kind == loop.Vector {
 		return c.block(f, names)
 	}
@@ -82,7 +82,7 @@ func (c *coster) lengthy(f *loop.For) bool {
 
 // block cuts a loop into parallel blocks of iterations, each of a tile's time. The size is a constant if the work of an
 // iteration is; otherwise it depends on the dimensions on which the work depends.
-func (c *coster) block(f *loop.For, names *namer) loop.Stmt {
+func (c *coster) block(f *loop.For, names *namer) *loop.For {
 	inner := c.of(f.Body)
 	multiple := int64(1)
 	if f.Kind == loop.Vector {

@@ -52,6 +52,8 @@ type chain struct {
 	steps  *loop.For   // of nests
 	after  []loop.Stmt
 	locals []*loop.Local
+	extent sym.Expr    // the greatest number of steps
+	count  *loop.Check // of the number of steps, if a nest of before computes it
 }
 
 // chains returns the chains of a kernel that consists of independent chains with the same number of steps, side by
@@ -69,7 +71,7 @@ func (s *scheduler) chains(k *loop.Kernel) (list []*chain) {
 	}
 	for _, body := range bodies {
 		c := chainOf(k, body)
-		if c == nil || len(list) > 0 && !s.equal(c.steps.Extent, list[0].steps.Extent) {
+		if c == nil || len(list) > 0 && !s.equal(c.extent, list[0].extent) {
 			return nil
 		}
 		list = append(list, c)
@@ -95,6 +97,12 @@ func chainOf(k *loop.Kernel, body []loop.Stmt) *chain {
 		case *loop.Local:
 			c.locals = append(c.locals, stmt)
 			return stmt.Space == loop.Own && stmt.DType.Bits() >= 8
+		case *loop.Check:
+			load, is := stmt.X.(*loop.Load)
+			is = is && c.count == nil && c.steps == nil && onlyDims(k, stmt.Max) &&
+				slices.ContainsFunc(c.locals, func(l *loop.Local) bool { return l.Name == load.From })
+			c.count = stmt
+			return is
 		case *loop.For:
 			return stmt.Kind == loop.Each || stmt.Kind == loop.Vector
 		}
@@ -103,7 +111,11 @@ func chainOf(k *loop.Kernel, body []loop.Stmt) *chain {
 	list := &c.before
 	for _, stmt := range body {
 		if f, is := stmt.(*loop.For); is && f.Kind == loop.Serial {
-			if c.steps != nil || !onlyDims(k, f.Extent) {
+			c.extent = f.Extent
+			if c.count != nil && f.Extent.Equal(sym.Var(c.count.Name)) {
+				c.extent = c.count.Max
+			}
+			if c.steps != nil || !onlyDims(k, c.extent) {
 				return nil
 			}
 			c.steps, list = f, &c.after
@@ -169,7 +181,9 @@ func (s *scheduler) course(k *loop.Kernel) *loop.Kernel {
 		spread := func(to *[]loop.Stmt, list []loop.Stmt) {
 			for _, stmt := range list {
 				if f, ok := stmt.(*loop.For); ok {
-					*to = append(*to, c.around(coster.inStep(f, k, names), steps.Var, names))
+					nest := coster.inStep(f, k, names)
+					c.counted(nest, to == &each, names)
+					*to = append(*to, c.around(nest, steps.Var, names))
 				}
 			}
 		}
@@ -177,7 +191,7 @@ func (s *scheduler) course(k *loop.Kernel) *loop.Kernel {
 		spread(&each, c.steps.Body)
 		spread(&after, c.after)
 	}
-	k.Body = append(append(before, &loop.For{Kind: loop.Serial, Var: steps.Var, Extent: steps.Extent, Body: each}),
+	k.Body = append(append(before, &loop.For{Kind: loop.Serial, Var: steps.Var, Extent: list[0].extent, Body: each}),
 		after...)
 	k.Dims = dimsOf(k, &loop.Kernel{Dims: k.Dims})
 	if _, ok := loop.CourseOf(k); !ok || !s.fits(k) {
@@ -232,6 +246,9 @@ func (s *scheduler) share(k *loop.Kernel, c *chain) []*loop.Param {
 		},
 	}
 	c.before, c.after, c.steps.Body = r.Body(c.before), r.Body(c.after), r.Body(c.steps.Body)
+	if c.count != nil {
+		c.count = r.Body([]loop.Stmt{c.count})[0].(*loop.Check)
+	}
 	return k.Params[len(k.Params)-len(c.locals):]
 }
 
@@ -256,8 +273,27 @@ func (c *chain) around(stmt loop.Stmt, step sym.Name, names *namer) loop.Stmt {
 	return body[0]
 }
 
+// counted gives the tiles of a nest the number of steps, if one is computed. Those of a step run only if there is one
+// of that number.
+func (c *chain) counted(f *loop.For, step bool, names *namer) {
+	for inner, only := loop.Only(f.Body); only && inner.Kind == loop.Parallel; inner, only = loop.Only(f.Body) {
+		f = inner
+	}
+	if c.count == nil || !step && !loop.Uses(f.Body, c.count.Name) {
+		return
+	}
+	check := *c.count
+	check.Name = names.bound(c.count.Name.Text())
+	body := loop.Substitute(f.Body, map[sym.Name]sym.Expr{c.count.Name: sym.Var(check.Name)})
+	if step {
+		runs := loop.Apply2(loop.Lt, loop.At(sym.Var(c.steps.Var)), loop.At(sym.Var(check.Name)))
+		body = []loop.Stmt{&loop.When{Cond: runs, Then: body}}
+	}
+	f.Body = append([]loop.Stmt{&check}, body...)
+}
+
 // inStep returns a nest of a step with its outermost loop parallel, if such tiles pay.
-func (c *coster) inStep(f *loop.For, k *loop.Kernel, names *namer) loop.Stmt {
+func (c *coster) inStep(f *loop.For, k *loop.Kernel, names *namer) *loop.For {
 	if !onlyDims(k, f.Extent) || f.Kind == loop.Vector && reducesOut(f) {
 		return &loop.For{Kind: loop.Parallel, Var: names.bound("t"), Extent: one, Body: []loop.Stmt{f}}
 	}

@@ -66,7 +66,7 @@ func together(body []loop.Stmt, rows, most sym.Expr, inside bool) {
 		case *loop.Contract:
 			s.M = rows
 		case *loop.For:
-			if !inside && s.Kind == loop.Each && isOne(s.Extent) && counts(s) {
+			if !inside && (s.Kind == loop.Each || onlyReduces(s)) && isOne(s.Extent) && loop.Uses(s.Body, s.Var) {
 				s.Extent, over = rows, true
 			}
 		}
@@ -76,8 +76,10 @@ func together(body []loop.Stmt, rows, most sym.Expr, inside bool) {
 	}
 }
 
-// counts reports whether a loop's variable is used: some loops only give declarations a scope.
-func counts(f *loop.For) (used bool) {
-	loop.WalkIntegers(f.Body, func(x sym.Expr) { used = used || slices.Contains(x.Vars(), f.Var) })
-	return used
+// onlyReduces reports whether a serial loop does nothing but combine scalars with values.
+func onlyReduces(f *loop.For) bool {
+	return f.Kind == loop.Serial && !slices.ContainsFunc(f.Body, func(s loop.Stmt) bool {
+		_, is := s.(*loop.Reduce)
+		return !is
+	})
 }
