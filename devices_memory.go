@@ -9,13 +9,17 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// DeviceMemory is the certificate of a device's memory: the program requests weights + calls × (arena + scratch +
-// queue) from the driver, each a size in bytes over the model's named dimensions. The driver may round blocks up.
+// DeviceMemory is the certificate of a device's memory: the program requests weights + calls × (arena + states +
+// scratch + queue) from the driver, each a size in bytes over the model's named dimensions. The driver may round blocks
+// up.
 type DeviceMemory struct {
 	Name    string // the device's name, or "vulkan" if the device is not on this machine
 	Weights Size   // constants that the device's kernels read
 	Arena   Size   // working memory of one run
-	Scratch Size   // the largest workspace of a launch
+	// States is the memory of the states that one run updates. A tensor that runs update keeps it until it is closed, so
+	// further tensors, of runs that are not active, take as much each.
+	States  Size
+	Scratch Size // the largest workspace of a launch
 	// Queue is the memory of one run's queue: arguments, and staging buffers if the host cannot access the device's
 	// memory.
 	Queue         Size
@@ -25,7 +29,7 @@ type DeviceMemory struct {
 
 // Formula returns the peak for a number of calls.
 func (m *DeviceMemory) Formula(calls int) Size {
-	call := sym.Sum(m.Arena.x, m.Scratch.x, m.Queue.x)
+	call := sym.Sum(m.Arena.x, m.States.x, m.Scratch.x, m.Queue.x)
 	return Size{m.Arena.dims.Simplify(m.Weights.x.Add(call.Mul(sym.Const(int64(calls))))), m.Arena.dims}
 }
 
@@ -40,8 +44,8 @@ func (m *Memory) onDevice() *DeviceMemory {
 		name, queue = d.Name(), d.QueueBytes()
 	}
 	return &DeviceMemory{Name: name, Weights: m.size(sym.Const(t.Weights)), Arena: m.size(t.Arena),
-		Scratch: m.size(t.Scratch), Queue: m.size(sym.Const(queue)), LowerBound: m.size(t.LowerBound),
-		DataDependent: m.size(t.DataDependent)}
+		States: m.size(t.States), Scratch: m.size(t.Scratch), Queue: m.size(sym.Const(queue)),
+		LowerBound: m.size(t.LowerBound), DataDependent: m.size(t.DataDependent)}
 }
 
 // OnHost is a step of a device's program that runs on the host.

@@ -196,7 +196,7 @@ func (m *Memory) String() string {
 	}
 	if d := m.Device; d != nil {
 		rows = append(rows, [2]string{"on " + d.Name, "weights " + d.Weights.text() + ", arena " + d.Arena.text() +
-			", scratch " + d.Scratch.text() + ", queue " + d.Queue.text()},
+			", states " + d.States.text() + ", scratch " + d.Scratch.text() + ", queue " + d.Queue.text()},
 			[2]string{"its peak of one call", d.Formula(1).text()})
 	}
 	if m.Exhausted {

@@ -81,7 +81,7 @@ func sizesOf(shape []int) []int64 {
 
 // Copy returns a copy of the elements on Go's heap. It is ErrInput if T is not the Go type of the element type.
 func Copy[T Element](t *Tensor) ([]T, error) {
-	inner, err := t.inner().Enter()
+	inner, err := t.inner().EnterToRead()
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func Copy[T Element](t *Tensor) ([]T, error) {
 // View returns the elements without a copy. The slice is invalid after the tensor, or the results that it belongs to,
 // are closed. It is ErrInput if T is not the Go type of the element type.
 func View[T Element](t *Tensor) ([]T, error) {
-	inner, err := t.inner().Enter()
+	inner, err := t.inner().EnterToView()
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +130,7 @@ func (t *Tensor) Bytes() []byte { return t.inner().Bytes() }
 // Floats returns the elements of a tensor of F16, BF16 or F32 as float32, on Go's heap. The conversion is exact.
 // Another element type is ErrInput.
 func (t *Tensor) Floats() ([]float32, error) {
-	inner, err := t.convertible()
+	inner, err := t.convertible(t.inner().EnterToRead)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +145,7 @@ func (t *Tensor) Floats() ([]float32, error) {
 // of the type, ties to even; overflow becomes infinity. Another element type, another count of numbers and read-only
 // memory are ErrInput. No run may be reading the tensor.
 func (t *Tensor) SetFloats(numbers []float32) error {
-	inner, err := t.convertible()
+	inner, err := t.convertible(t.inner().Enter)
 	if err != nil {
 		return err
 	}
@@ -162,8 +162,8 @@ func (t *Tensor) SetFloats(numbers []float32) error {
 }
 
 // convertible enters a tensor, or returns an error unless float32 represents every value of its element type.
-func (t *Tensor) convertible() (*tensor.Tensor, error) {
-	inner, err := t.inner().Enter()
+func (t *Tensor) convertible(enter func() (*tensor.Tensor, error)) (*tensor.Tensor, error) {
+	inner, err := enter()
 	if err != nil {
 		return nil, err
 	}

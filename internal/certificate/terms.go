@@ -55,8 +55,8 @@ func bytesOf(c *compiler.Compiled, w program.Weight) int64 {
 
 // DeviceTerms are the terms of weir.DeviceMemory, without the queue.
 type DeviceTerms struct {
-	Weights                                   int64
-	Arena, Scratch, LowerBound, DataDependent sym.Expr
+	Weights                                           int64
+	Arena, States, Scratch, LowerBound, DataDependent sym.Expr
 }
 
 // deviceAlign is the alignment of weights in the device's block of weights, in bytes.
@@ -74,6 +74,12 @@ func DeviceTermsOf(c *compiler.Compiled) (t DeviceTerms, ok bool) {
 	}
 	t.Arena, t.Scratch, t.LowerBound, t.DataDependent = c.Device.Arena.Arena, c.Device.Scratch, c.Device.Arena.Bound,
 		sym.Const(0)
+	t.States = sym.Const(0)
+	for _, in := range c.Program.Inputs {
+		if in.Device != "" {
+			t.States = t.States.Add(c.Program.Tensors[in.Tensor].Bytes())
+		}
+	}
 	for _, l := range c.Late {
 		if l.Device != "" {
 			t.Arena, t.LowerBound, t.DataDependent = t.Arena.Add(l.Plan.Arena), t.LowerBound.Add(l.Plan.Bound),

@@ -13,6 +13,7 @@ type spaceRow struct {
 	Name    string `json:"name"`
 	Weights *int64 `json:"weights_bytes"`
 	Arena   *int64 `json:"arena_bytes"`
+	States  *int64 `json:"states_bytes"`
 	Scratch *int64 `json:"scratch_bytes"`
 	Queue   *int64 `json:"queue_bytes"`
 	Peak    *int64 `json:"peak_bytes"`
@@ -26,7 +27,8 @@ func (p *planned) onDevice(program *weir.Program, at func(s weir.Size) *int64) {
 		return
 	}
 	whole := d.Formula(p.Calls)
-	p.Spaces = []spaceRow{{d.Name, at(d.Weights), at(d.Arena), at(d.Scratch), at(d.Queue), at(whole), whole.String()}}
+	p.Spaces = []spaceRow{{d.Name, at(d.Weights), at(d.Arena), at(d.States), at(d.Scratch), at(d.Queue), at(whole),
+		whole.String()}}
 	limits, kernels := program.DeviceKernels()
 	p.Limits, p.Kernels, p.OnHost = &limits, kernels, program.OnHost()
 }
@@ -51,6 +53,7 @@ func (p *planned) printDevice(m *weir.Memory) {
 	stdout.Printf("%-14s in its own memory, as its driver is asked for it:\n", d.Name)
 	row("weights", d.Weights, space.Weights)
 	row("arena", d.Arena, space.Arena)
+	row("states", d.States, space.States)
 	row("scratch", d.Scratch, space.Scratch)
 	row("queue", d.Queue, space.Queue)
 	row("peak", d.Formula(p.Calls), space.Peak)

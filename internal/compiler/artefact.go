@@ -316,20 +316,15 @@ func (a *Artefact) Compile(o Options, dims map[sym.Name]sym.Range, ask func() er
 	return c, nil
 }
 
-// onDevice sets the device as the artefact's manifest says; an error if a launch names another one.
-func (a *Artefact) onDevice(c *Compiled) (err error) {
+// onDevice sets the device as the artefact's manifest says; an error if a launch or a buffer names another one.
+func (a *Artefact) onDevice(c *Compiled) error {
 	if a.manifest.Device != nil {
 		c.device, c.Device.Refused = c.Machine.Name, a.manifest.Device.Refused
 	}
-	live.Each(c.Loop.Body, func(l *loop.Launch) {
-		if l.Device != "" && l.Device != c.device {
-			err = diag.Inputf("the artefact launches @%s on %q, and is for %q", l.Kernel.Name, l.Device, c.device)
-		}
-	})
 	if refusals[c.Machine.Name] == nil && c.device != "" {
-		err = diag.Inputf("the artefact has a device's memory, and is for %s", c.Machine.Name)
+		return diag.Inputf("the artefact has a device's memory, and is for %s", c.Machine.Name)
 	}
-	return err
+	return c.foreign()
 }
 
 // keepWithin makes the scheduled loops keep within a budget, and assembles the program again if its own is too large; a

@@ -76,7 +76,7 @@ func assemble(m *loop.Module, t *live.Timeline, layout func(a *assembly) error) 
 		case loop.Input:
 			port := program.Port{Name: b.Source, Tensor: a.tensors[b]}
 			if live.Replaced(m, b) != nil {
-				port.Ownership = program.State
+				port.Ownership, port.Device = program.State, b.Device
 			}
 			for _, name := range b.Elements {
 				port.Elements = append(port.Elements, a.dims[name])

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/weirml/weir/internal/compiler/live"
+	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/memplan"
 	"github.com/weirml/weir/internal/sym"
@@ -153,8 +154,8 @@ func (d *division) writes(steps []loop.Step, visit func(b *loop.Buffer, device s
 }
 
 // settle gives every root buffer its home: the device's memory if a launch there uses it, unless it is an input. A
-// temporary then lies there itself, and so does a weight that nothing else uses; an output has a mirror there, which is
-// copied to the output at the end.
+// temporary then lies there itself, and so do a weight that nothing else uses and a state whose new value is written
+// there; another output has a mirror there, which is copied to the output at the end.
 func (d *division) settle() {
 	host, device := map[*loop.Buffer]bool{}, map[*loop.Buffer]bool{}
 	d.reach(d.module.Body, func(b *loop.Buffer, on string) {
@@ -197,6 +198,15 @@ func (d *division) settle() {
 		if device[b] && b.Kind == loop.Output {
 			d.home[b] = d.device
 		}
+	}
+	for _, b := range d.module.Buffers {
+		if b.State == nil || !device[b] || d.strided[b].host || d.strided[b.State].host {
+			continue
+		}
+		for _, state := range []*loop.Buffer{b.State, b} {
+			state.Device, d.home[state] = d.device, d.device
+		}
+		d.valid[b.State] = memories{device: true}
 	}
 }
 
@@ -494,9 +504,13 @@ func (d *division) goHome(out []loop.Step, roots []*loop.Buffer) []loop.Step {
 	return out
 }
 
-// deliver returns the copies of the outputs to the host.
+// deliver returns the copies of the outputs to the host; those that replace states of the device stay there.
 func (d *division) deliver() (out []loop.Step) {
 	for _, b := range d.module.Buffers {
+		if b.State != nil && b.Device != "" {
+			out = d.goHome(out, []*loop.Buffer{b})
+			continue
+		}
 		if b.Kind == loop.Output && b.View == nil {
 			out, _ = d.read(out, b, "")
 		}
@@ -538,6 +552,25 @@ func memoryWord(device string) string {
 		return "host"
 	}
 	return device
+}
+
+// foreign returns an error if an artefact launches a kernel on another device than the module's, or has a buffer in the
+// memory of another one.
+func (c *Compiled) foreign() (err error) {
+	live.Each(c.Loop.Body, func(l *loop.Launch) {
+		if l.Device != "" && l.Device != c.device {
+			err = diag.Inputf("the artefact launches @%s on %q, and is for %q", l.Kernel.Name, l.Device, c.device)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	for _, b := range c.Loop.Buffers {
+		if b.Device != "" && b.Device != c.device {
+			return diag.Inputf("the artefact has %s in the memory of %q, and is for %q", b.Name, b.Device, c.device)
+		}
+	}
+	return nil
 }
 
 // fresh returns a name that no buffer or kernel has.

@@ -32,6 +32,8 @@ type Device interface {
 	QueueBytes() int64
 	// Usage is what the device's driver was asked for.
 	Usage() Usage
+	// Copied is the bytes that Upload and Download have copied between the device's memory and the host's, of all queues.
+	Copied() int64
 	// Lost reports whether the device has stopped working: everything that is asked of it returns ErrLost.
 	Lost() bool
 	// Close gives everything back; queues, kernels and memory must have been closed. It must not be used afterwards.

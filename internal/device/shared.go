@@ -32,6 +32,17 @@ func Share(kind string, number int) (Device, error) {
 	return d, nil
 }
 
+// Use begins a further use of a device that is open; false if it is not shared. Leave ends it.
+func Use(d Device) bool {
+	kinds.Lock()
+	defer kinds.Unlock()
+	i := slices.IndexFunc(kinds.open, func(s *shared) bool { return s.Device == d })
+	if i >= 0 {
+		kinds.open[i].users++
+	}
+	return i >= 0
+}
+
 // Leave ends a use of a shared device. The last one closes it.
 func Leave(d Device) error {
 	kinds.Lock()

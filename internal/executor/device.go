@@ -24,18 +24,20 @@ type remote struct {
 	weights device.Memory         // nil if there are none
 	at      map[int]int64         // by tensor: the offset of its weight in weights
 	tensors []bool                // by tensor: it lies in the device's memory
+	states  map[int][]int         // by input, a state of the device: the tensors that lie in it, its own first
 }
 
 // Held is the memory of a device in use, in bytes, as requested from its driver.
 type Held struct {
 	Weights int64 // of the executable
 	Arena   int64 // the storages of a call
+	States  int64 // the call's own memory for states: see Call.Input
 	Scratch int64 // of its launches
 	Queues  int64 // of its queue: arguments, and data on the way between the memories
 }
 
 // All returns the sum.
-func (h Held) All() int64 { return h.Weights + h.Arena + h.Scratch + h.Queues }
+func (h Held) All() int64 { return h.Weights + h.Arena + h.States + h.Scratch + h.Queues }
 
 // isRemote reports whether a tensor lies in a device's memory.
 func (x *Executable) isRemote(t int) bool { return x.remote != nil && x.remote.tensors[t] }
@@ -61,6 +63,9 @@ func devices(p *program.Program) (names []string) {
 	for _, w := range p.Weights {
 		add(w.Device)
 	}
+	for _, in := range p.Inputs {
+		add(in.Device)
+	}
 	return names
 }
 
@@ -76,7 +81,7 @@ func (x *Executable) openDevice(d device.Device) (err error) {
 		return diag.Internalf("a program for device %q without that device", names[0])
 	}
 	r := &remote{device: d, kernels: map[int]device.Kernel{}, at: map[int]int64{}, tensors: make([]bool,
-		len(p.Tensors))}
+		len(p.Tensors)), states: map[int][]int{}}
 	x.remote = r
 	var total int64
 	for _, w := range p.Weights {
@@ -93,6 +98,7 @@ func (x *Executable) openDevice(d device.Device) (err error) {
 		t := &p.Tensors[root]
 		r.tensors[i] = weight || t.Class == program.Carved && p.Storages[t.Of].Device != ""
 	}
+	r.placeStates(p)
 	for i, k := range x.code.Kernels {
 		if b, ok := k.(target.Blocks); ok {
 			if r.kernels[i], err = d.Load(b); err != nil {
@@ -173,14 +179,16 @@ type region struct {
 type spot struct {
 	memory  device.Memory
 	at      int64
-	storage int // −1 for a weight
+	storage int // −1 for a weight or a state
 }
 
 // remoteCall is a call's memory on a device.
 type remoteCall struct {
 	*remote
 	storages []region
-	spots    []spot // by tensor
+	spots    []spot                // by tensor
+	lent     []device.Memory       // by tensor: the memory of a state for the next run
+	carried  map[int]*carriedState // by input
 }
 
 // remoteRun is a call's queue on a device, and the scratch of its launches there.
@@ -199,7 +207,8 @@ func (c *Call) bindDevice() (err error) {
 		return nil
 	}
 	c.remote = &remoteCall{remote: c.x.remote, storages: make([]region, len(c.x.program.Storages)),
-		spots: make([]spot, len(c.x.program.Tensors))}
+		spots: make([]spot, len(c.x.program.Tensors)), lent: make([]device.Memory, len(c.x.program.Tensors)),
+		carried: map[int]*carriedState{}}
 	if c.queue, err = c.remote.device.NewQueue(); err != nil {
 		return err
 	}
@@ -285,6 +294,9 @@ func (c *Call) OnDevice() (h Held) {
 			h.Arena += m.Bytes()
 		}
 	}
+	for _, s := range c.remote.carried {
+		h.States += s.memory.Bytes()
+	}
 	if c.onScratch != nil {
 		h.Scratch = c.onScratch.Bytes()
 	}
@@ -309,6 +321,9 @@ func (c *Call) closeDevice() (err error) {
 		if m := r.storages[i].memory; m != nil {
 			err = errors.Join(err, m.Close())
 		}
+	}
+	for _, s := range r.carried {
+		err = errors.Join(err, s.memory.Close())
 	}
 	if c.onScratch != nil {
 		err = errors.Join(err, c.onScratch.Close())

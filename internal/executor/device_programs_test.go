@@ -147,6 +147,13 @@ var devicePrograms = []deviceProgram{
 		tensor %x: f32[40] argument tensor %m: i64[] argument tensor %a: f32[40] in %g at 0 tensor %some: f32[k] part of %a at 0 tensor %b: f32[40] in %g at 160 tensor %to: f32[k] part of %b at 0 tensor %y: f32[40] in %o at 0
 		input "x" = %x borrow input "m" = %m borrow output "y" = %y borrow
 		body { carve %a carve %b copy %a = %x on @s loop trip %m count j { bind k = j launch @double(%some, write %to) dims (k) on @s copy %some = %to on @s } carve %y copy %y = %a on @s release %a, %b } }`},
+	{name: "states", inputs: func(r *rand.Rand) []*tensor.Tensor {
+		n := 1 + r.Int64N(300)
+		return []*tensor.Tensor{floats(r, n), floats(r, n), floats(r, n)}
+	}, text: `weir 1 program @p { dim n in [1, 300] storage %g: arena bytes 4*n align 4 on "gpu" storage %o: results bytes 4*n align 4 plan { } tensor %x: f32[n] argument tensor %s: f32[n] argument tensor %r: f32[n] argument
+		tensor %s.new: f32[n] part of %s at 0 tensor %r.new: f32[n] part of %r at 0 tensor %a: f32[n] in %g at 0 tensor %y: f32[n] in %o at 0 kernel @add kernel @double stream @s on "gpu" event @e
+		input "x" = %x borrow input "s" = %s state on "gpu" input "r" = %r state on "gpu" output "s.new" = %s.new borrow output "r.new" = %r.new borrow output "y" = %y borrow
+		body { carve %a copy %a = %x on @s launch @add(%r, %s, write %r.new) dims (n) on @s launch @add(%a, %s, write %s.new) dims (n) on @s launch @double(%s.new, write %a) dims (n) on @s carve %y copy %y = %a on @s record @e on @s wait @e release %a } }`},
 	{name: "streams of the host", host: true, inputs: vector(300), text: `weir 1 program @p { dim n in [1, 300] storage %h: arena bytes 8*n align 4 storage %o: results bytes 4*n align 4 plan { } tensor %x: f32[n] argument tensor %u: f32[n] in %h at 0 tensor %v: f32[n] in %h at 4*n
 		tensor %y: f32[n] in %o at 0 kernel @hdouble stream @s stream @r event @e input "x" = %x borrow output "y" = %y borrow
 		body { carve %u carve %v launch @hdouble(%x, write %u) dims (n) on @s record @e on @s wait @e on @r launch @hdouble(%u, write %v) dims (n) on @r record @e on @r wait @e carve %y copy %y = %v release %u, %v } }`},
@@ -242,6 +249,11 @@ func runWith(ctx context.Context, c *Call, in []*tensor.Tensor) (out []*tensor.T
 		shape, data, err := c.Output(i)
 		if err != nil {
 			return nil, err
+		}
+		for k, x := range in {
+			if c.x.program.NewValue(k) == i && c.x.OnDeviceOf(k) != nil {
+				data = x.Bytes() // the run has copied it back
+			}
 		}
 		y, err := tensor.New(c.x.program.Tensors[port.Tensor].DType, shape...)
 		if err != nil {

@@ -12,7 +12,7 @@ import (
 func (c *Call) placeRemote(i int, bytes int64) error {
 	t, r := &c.x.program.Tensors[i], c.remote
 	offset := int64(0)
-	if t.Class != program.Constant {
+	if t.Class == program.Carved || t.Class == program.View {
 		var err error
 		if offset, err = c.x.layout.tensors[i].offset.Eval(c.values); err != nil {
 			return err
@@ -21,6 +21,8 @@ func (c *Call) placeRemote(i int, bytes int64) error {
 	var s spot
 	room := int64(0) // bytes from offset 0 on
 	switch t.Class {
+	case program.Argument:
+		s, room = spot{r.lent[i], 0, -1}, bytes
 	case program.Constant:
 		s, room = spot{r.weights, r.at[i], -1}, c.x.weights[i].Bytes
 	case program.Carved:
@@ -33,7 +35,8 @@ func (c *Call) placeRemote(i int, bytes int64) error {
 		of := r.spots[t.Of]
 		s, room = spot{of.memory, of.at + offset, of.storage}, c.operands[t.Of].Bytes
 	}
-	if bytes == 0 { // an empty tensor may have any offset
+	if root := c.x.program.Root(i); bytes == 0 || // an empty tensor may have any offset
+		c.x.program.Tensors[root].Class == program.Argument && r.lent[root] == nil { // no state is lent yet
 		r.spots[i] = spot{storage: -1}
 		return nil
 	}

@@ -55,7 +55,7 @@ func TestDevicePrograms(t *testing.T) {
 						t.Fatal(err)
 					}
 					for range 3 {
-						want, err := interpret(t, p, code, in)
+						want, err := interpret(t, p, code, clones(in))
 						if err != nil {
 							t.Fatal(err)
 						}
@@ -74,7 +74,7 @@ func TestDevicePrograms(t *testing.T) {
 						if c.watch != nil && c.Measured(0x5a).Device != seen {
 							t.Errorf("measured %+v, held %+v", c.Measured(0x5a).Device, seen)
 						}
-						if seen.Weights+seen.Arena+seen.Scratch != asked.Memory || seen.Queues != asked.Queues {
+						if seen.Weights+seen.Arena+seen.States+seen.Scratch != asked.Memory || seen.Queues != asked.Queues {
 							t.Errorf("the call holds %+v, and the device was asked for %+v", seen, asked)
 						}
 						if d.host != (asked.Most == 0) {
@@ -92,6 +92,14 @@ func TestDevicePrograms(t *testing.T) {
 			})
 		}
 	}
+}
+
+// clones returns copies of inputs, whose states a run may update.
+func clones(in []*tensor.Tensor) (out []*tensor.Tensor) {
+	for _, x := range in {
+		out = append(out, x.Clone())
+	}
+	return out
 }
 
 // sameShapes returns other inputs of the same shapes.
@@ -149,12 +157,12 @@ func TestDeviceFails(t *testing.T) {
 		t.Run(d.name, func(t *testing.T) {
 			p := parsed(t, d.text)
 			code, in := testKernels(t, p), d.inputs(random)
-			want, err := interpret(t, p, code, in)
+			want, err := interpret(t, p, code, clones(in))
 			if err != nil {
 				t.Fatal(err)
 			}
 			counts := devicetest.New(devicetest.Options{})
-			if err := lifeOf(p, code, counts, in, nil); err != nil {
+			if err := lifeOf(p, code, counts, clones(in), nil); err != nil {
 				t.Fatal(err)
 			}
 			before := mem.Usage()
@@ -168,7 +176,7 @@ func TestDeviceFails(t *testing.T) {
 			for n := 1; n <= counts.Operations(); n++ {
 				for _, late := range []bool{false, true} {
 					gpu := devicetest.New(devicetest.Options{Lose: n, Late: late})
-					if err := lifeOf(p, code, gpu, in, nil); !errors.Is(err, device.ErrLost) {
+					if err := lifeOf(p, code, gpu, clones(in), nil); !errors.Is(err, device.ErrLost) {
 						t.Errorf("lost at operation %d: %v", n, err)
 					}
 					check("lost at operation", n, gpu)
@@ -176,8 +184,8 @@ func TestDeviceFails(t *testing.T) {
 			}
 			for n := 1; n <= counts.Allocations(); n++ {
 				gpu := devicetest.New(devicetest.Options{Refuse: n})
-				err := lifeOf(p, code, gpu, in, func(c *Call) error {
-					got, err := runWith(context.Background(), c, in)
+				err := lifeOf(p, code, gpu, clones(in), func(c *Call) error {
+					got, err := runWith(context.Background(), c, clones(in))
 					if err == nil {
 						err = sameAs(got, want)
 					}
@@ -243,7 +251,7 @@ func TestDeviceTogether(t *testing.T) {
 		var calls diag.Group
 		for range 4 {
 			in := d.inputs(random)
-			want, err := interpret(t, p, code, in)
+			want, err := interpret(t, p, code, clones(in))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -254,7 +262,7 @@ func TestDeviceTogether(t *testing.T) {
 				}
 				defer c.Close()
 				for range 10 {
-					got, err := runWith(context.Background(), c, in)
+					got, err := runWith(context.Background(), c, clones(in))
 					if err == nil {
 						err = sameAs(got, want)
 					}

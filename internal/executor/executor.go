@@ -497,12 +497,16 @@ func (c *Call) prepare(steps []program.Step) error {
 	return nil
 }
 
-// Input lends the call an argument at an address; an error if its size in bytes is not the expected one.
+// Input lends the call an argument at an address; an error if its size in bytes is not the expected one. The run copies
+// a state of the device there and back, through memory of the call: see InputOnDevice.
 func (c *Call) Input(i int, base unsafe.Pointer, bytes int64) error {
 	port := c.x.program.Inputs[i]
 	o := &c.operands[port.Tensor]
 	if bytes != o.Bytes {
 		return diag.Inputf("%d bytes given, %d expected", bytes, o.Bytes).AtTensor(port.Name)
+	}
+	if c.x.OnDeviceOf(i) != nil {
+		return c.carry(i, base)
 	}
 	o.Base = base
 	if c.guards != nil && bytes > 0 && port.Ownership != program.State {
@@ -520,6 +524,7 @@ func (c *Call) Unlend() {
 	for _, o := range c.lent {
 		o.Base = nil
 	}
+	c.unlendStates()
 }
 
 // argument reports whether a tensor is an argument, or lies in one.
@@ -527,7 +532,8 @@ func (x *Executable) argument(t int) bool {
 	return x.program.Tensors[x.program.Root(t)].Class == program.Argument
 }
 
-// Output returns the shape and the bytes of output i after the call has run.
+// Output returns the shape and the bytes of output i after the call has run; no bytes if it replaces a state of a
+// device.
 func (c *Call) Output(i int) ([]int64, []byte, error) {
 	at := c.x.program.Outputs[i].Tensor
 	if err := c.ready(math.MaxInt); err != nil {
@@ -537,6 +543,9 @@ func (c *Call) Output(i int) ([]int64, []byte, error) {
 		return nil, nil, err
 	}
 	o := c.operands[at]
+	if c.x.isRemote(at) {
+		return c.shapes[at], nil, nil
+	}
 	return c.shapes[at], unsafe.Slice((*byte)(o.Base), o.Bytes), nil
 }
 

@@ -50,6 +50,10 @@ func (c *Call) Run(ctx context.Context) (err error) {
 func (c *Call) all() (err error) {
 	defer c.settleDevice(&err)
 	clear(c.events)
+	if err := c.sendStates(); err != nil {
+		return err
+	}
+	defer c.returnStates(&err)
 	return c.consuming()
 }
 

@@ -171,7 +171,7 @@ var rooms = []Room{
 		"that change them",
 		May: []string{"sources", "compiler", "report", "strided", "ir", "ops", "program"}},
 	{Floor: 9, Name: "session", Purpose: "runs of a program: arguments, calls, results and their ownership",
-		May: []string{"signature", "sources", "report", "strided", "executor", "program", "tensor", "mem"}},
+		May: []string{"signature", "sources", "report", "strided", "executor", "program", "tensor", "mem", "device"}},
 
 	{Floor: 9, Name: "artefact", Purpose: "reads compiled programs, and the descriptions of their models, from files",
 		May: []string{"signature", "compiler", "strided", "tensor", "mem"}},

@@ -7,11 +7,20 @@ import "slices"
 // Memory returns the name of the device in whose memory a buffer lies; "" is the host.
 func (b *Buffer) Memory() string { return b.Root().Device }
 
-// lies checks that only a Temp or a Weight names a device, and that a view does not.
+// lies checks that only a Temp, a Weight or a state names a device, that a view does not, and that a state's new value
+// lies where the state does.
 func (v *moduleVerifier) lies(b *Buffer) {
-	if b.Device != "" && (b.View != nil || b.Kind != Temp && b.Kind != Weight || b.Paged) {
-		v.fail("buffer %%%s lies in the memory of %s: only a temp or a weight may, and a view lies with the viewed buffer",
-			b.Name, b.Device)
+	if b.State != nil && b.Device != b.State.Device {
+		v.fail("buffer %%%s lies in the memory of %s, and the state that it replaces in that of %s", b.Name,
+			deviceWord(b.Device), deviceWord(b.State.Device))
+	}
+	if b.Device == "" || b.View == nil && !b.Paged && (b.Kind == Temp || b.Kind == Weight || b.State != nil) {
+		return
+	}
+	replaced := slices.ContainsFunc(v.module.Buffers, func(o *Buffer) bool { return o.State == b })
+	if b.View != nil || b.Paged || !replaced {
+		v.fail("buffer %%%s lies in the memory of %s: only a temp, a weight or a state may, and a view lies with the "+
+			"viewed buffer", b.Name, b.Device)
 	}
 }
 

@@ -128,7 +128,7 @@ func (o *Interpreter) Run(p *Program, inputs []*tensor.Tensor) ([]*tensor.Tensor
 		if port.Ownership == Borrow {
 			lent[i] = bytes.Clone(data)
 		}
-		r.given[port.Tensor] = location{newBlock(port.Name, "", data, true), 0, int64(len(data))}
+		r.given[port.Tensor] = location{newBlock(port.Name, port.Device, data, true), 0, int64(len(data))}
 	}
 	sizes, err := p.sizes(values, false)
 	if err != nil {
@@ -265,7 +265,11 @@ func (o *Interpreter) start(p *Program, values map[sym.Name]int64) *run {
 func (r *run) results() ([]*tensor.Tensor, error) {
 	var out []*tensor.Tensor
 	for _, port := range r.p.Outputs {
-		t, err := r.elements(port.Tensor)
+		access := r.access
+		if _, state := r.newValues[port.Tensor]; state {
+			access = r.reach // it may lie in a device's memory, where the caller finds it
+		}
+		t, err := elements(access, port.Tensor)
 		if err != nil {
 			return nil, fmt.Errorf("output %q: %w", port.Name, err)
 		}
@@ -274,9 +278,9 @@ func (r *run) results() ([]*tensor.Tensor, error) {
 	return out, nil
 }
 
-// elements returns a row-major copy of all of a tensor's elements.
-func (r *run) elements(t int) (*tensor.Tensor, error) {
-	x, err := r.access(t, false, 0)
+// elements returns a row-major copy of all of a tensor's elements, which access gets for the host.
+func elements(access func(t int, write bool, stream int) (Operand, error), t int) (*tensor.Tensor, error) {
+	x, err := access(t, false, 0)
 	if err != nil {
 		return nil, err
 	}

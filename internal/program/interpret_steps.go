@@ -253,7 +253,7 @@ func (r *run) host(s *Host) error {
 	for i, t := range s.In {
 		if t >= 0 {
 			var err error
-			if in[i], err = r.elements(t); err != nil {
+			if in[i], err = elements(r.access, t); err != nil {
 				return err
 			}
 		}
@@ -321,7 +321,7 @@ func (r *run) count(dim int, v int64) error {
 
 // integer returns element i of a tensor in the host's memory.
 func (r *run) integer(t int, i int64) (int64, error) {
-	x, err := r.elements(t)
+	x, err := elements(r.access, t)
 	if err != nil {
 		return 0, err
 	}

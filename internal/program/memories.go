@@ -23,7 +23,7 @@ func (v *verifier) deviceOf(i int) string {
 	case t.Class == Carved:
 		return v.p.Storages[t.Of].Device
 	}
-	return v.weightOn[root]
+	return v.given[root]
 }
 
 // runsOn returns the device that runs a stream's steps; "" is the host.

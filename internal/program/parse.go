@@ -300,6 +300,7 @@ func (p *parser) port() Port {
 	p.Expect("=")
 	port.Tensor = p.one()
 	port.Ownership = Ownership(max(0, p.Choice(ownershipNames[:]...)))
+	port.Device = p.device()
 	if p.Accept("elements") {
 		p.List("(", ")", func() { port.Elements = append(port.Elements, p.dimension()) })
 	}

@@ -163,7 +163,8 @@ func (w *printer) program(p *Program, next *int64) {
 				}
 				gives = " gives (" + strings.Join(names, ", ") + ")"
 			}
-			w.Line("input %q = %s %s%s%s", port.Name, p.name(port.Tensor), ownershipNames[port.Ownership], elements, gives)
+			w.Line("input %q = %s %s%s%s%s", port.Name, p.name(port.Tensor), ownershipNames[port.Ownership],
+				device(port.Device), elements, gives)
 		}
 		for _, port := range p.Outputs {
 			w.Line("output %q = %s %s", port.Name, p.name(port.Tensor), ownershipNames[port.Ownership])

@@ -78,6 +78,7 @@ type Port struct {
 	Name      string
 	Tensor    int
 	Ownership Ownership
+	Device    string // of a state, as a Storage's: the caller gives memory of that device
 	Elements  []int
 	Gives     []int
 }

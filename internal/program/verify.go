@@ -35,7 +35,7 @@ func (p *Program) Check() ([]Condition, error) { return p.check(false) }
 // check is Check; strict makes a condition that fails at a sample binding an error.
 func (p *Program) check(strict bool) ([]Condition, error) {
 	v := &verifier{p: p, strict: strict, dims: sym.NewDims(), lets: map[sym.Name]bool{}, data: map[sym.Name]int{},
-		ports: map[int]*Port{}, paged: map[int]bool{}, weightOn: map[int]string{}, newValues: map[int]int{},
+		ports: map[int]*Port{}, paged: map[int]bool{}, given: map[int]string{}, newValues: map[int]int{},
 		late: p.lateness(), state: state{live: map[int]bool{}, lost: map[int]bool{}, bound: map[sym.Name]bool{},
 			taken: map[int]bool{}}}
 	v.dims.Grant(len(p.Tensors) + len(p.Steps))
@@ -72,7 +72,7 @@ type verifier struct {
 	strict     bool           // a condition that fails at a sample is an error
 	visits     int            // of steps
 	paged      map[int]bool   // constants that are left in a file
-	weightOn   map[int]string // devices of weights, by tensor
+	given      map[int]string // devices of weights and states, by tensor
 	newValues  map[int]int    // a state's old value by its new one
 	late       lateness
 	state
@@ -251,6 +251,9 @@ func (v *verifier) holders() error {
 		if err := v.argument(port); err != nil || port.Ownership > State {
 			return diag.Inputf("input %q is neither a borrowed argument nor a state (%v)", port.Name, err)
 		}
+		if v.given[port.Tensor] = port.Device; port.Device != "" && port.Ownership != State {
+			return diag.Inputf("input %q lies in a device's memory, and is no state", port.Name)
+		}
 		for _, d := range port.Elements {
 			if d < 0 || d >= len(v.p.Dims) || v.p.Dims[d].Data || v.p.Tensors[port.Tensor].DType.IsFloat() {
 				return diag.Inputf("the elements of input %q give no dimension %d", port.Name, d)
@@ -264,7 +267,7 @@ func (v *verifier) holders() error {
 	}
 	for i := range v.p.Outputs {
 		port := &v.p.Outputs[i]
-		if port.Ownership != Borrow || port.Tensor < 0 || port.Tensor >= len(v.p.Tensors) {
+		if port.Ownership != Borrow || port.Device != "" || port.Tensor < 0 || port.Tensor >= len(v.p.Tensors) {
 			return diag.Inputf("output %q does not name a tensor, or is a state", port.Name)
 		}
 	}
@@ -273,7 +276,7 @@ func (v *verifier) holders() error {
 		if w.Tensor < 0 || w.Tensor >= len(v.p.Tensors) || v.p.Tensors[w.Tensor].Class != Constant || weights[w.Tensor] {
 			return diag.Inputf("weight %q has no constant of its own", w.Name)
 		}
-		weights[w.Tensor], v.paged[w.Tensor], v.weightOn[w.Tensor] = true, w.Paged, w.Device
+		weights[w.Tensor], v.paged[w.Tensor], v.given[w.Tensor] = true, w.Paged, w.Device
 		if w.Paged && w.Device != "" {
 			return diag.Inputf("weight %q is left in a file, and lies in a device's memory", w.Name)
 		}
@@ -305,6 +308,11 @@ func (v *verifier) ending() error {
 	for _, port := range v.p.Outputs {
 		if err := v.use(port.Tensor, false); err != nil {
 			return fmt.Errorf("output %q: %w", port.Name, err)
+		}
+		if _, state := v.newValues[port.Tensor]; !state {
+			if err := v.lieOn("", port.Tensor); err != nil {
+				return fmt.Errorf("output %q: %w", port.Name, err)
+			}
 		}
 		root := v.p.Root(port.Tensor)
 		t := &v.p.Tensors[root]

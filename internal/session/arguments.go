@@ -125,6 +125,16 @@ type state struct {
 	port int
 }
 
+// fetchStates copies the elements of states that lie on a device to the host.
+func (p *packing) fetchStates() error {
+	for _, s := range p.states {
+		if err := s.t.stays.fetch(s.data, reading); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // release frees the copies, and ends the use of the arguments. A second call does nothing.
 func (p *packing) release() {
 	for _, b := range p.blocks {

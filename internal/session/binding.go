@@ -42,6 +42,9 @@ func (s *Session) bindInputs(ctx context.Context, in Arguments) (*packing, []int
 					AtTensor(info.Name)
 			}
 			args.entered, list[i].data = append(args.entered, t), append(list[i].data, inner)
+			if err := s.fetchArgument(a.owner, e, t, inner); err != nil {
+				return args, nil, err
+			}
 		}
 	}
 	if used != in.Len() {
@@ -76,6 +79,17 @@ func (s *Session) bindInputs(ctx context.Context, in Arguments) (*packing, []int
 		err = s.mayPart(args, list)
 	}
 	return args, dims, err
+}
+
+// fetchArgument copies an argument's elements to the host, if they lie in a device's memory and are not to stay there.
+func (s *Session) fetchArgument(owner ownership, e signature.Edge, t *Tensor, inner *tensor.Tensor) error {
+	switch {
+	case owner == lending:
+		return t.stays.fetch(inner, reading)
+	case owner == updating && e.Info.Simple() && s.prog.Inputs[e.Parts[0]].Device != "":
+		return nil
+	}
+	return t.stays.fetch(inner, writing)
 }
 
 // nothing returns the shape of the tensor that represents an absent optional: a named dimension has the size that

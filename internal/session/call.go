@@ -32,6 +32,7 @@ type Call struct {
 
 	data    []*tensor.Tensor // the elements of the inputs, then of the places, while a run uses them
 	entered int              // data[:entered] is in use
+	lent    []lent           // the states that lie on a device, while a run uses them
 	held    int              // the states among inputs[:held] are reserved, by update
 }
 
@@ -288,7 +289,7 @@ func (c *Call) bindOutput(b *bound, i int, t *Tensor, data []byte) error {
 			WithFix("make it by weir.New")
 	}
 	for k, other := range c.places {
-		if k != i && other != nil && sharing(data, other.Bytes()) {
+		if k != i && other != nil && sharing(data, other.place()) {
 			return diag.Inputf("it shares memory with what is bound to %s", c.session.Outputs[k].Info.Name).AtTensor(name)
 		}
 	}
@@ -352,6 +353,13 @@ func (c *Call) arguments() error {
 				AtTensor(c.session.Inputs[i].Info.Name)
 		}
 		c.data[i], c.entered = inner, i+1
+		owner := lending
+		if c.session.becomes[i] >= 0 {
+			owner = updating
+		}
+		if err := c.session.fetchArgument(owner, c.session.Inputs[i], t, inner); err != nil {
+			return err
+		}
 	}
 	for i, t := range c.places {
 		if t != nil {
@@ -361,6 +369,10 @@ func (c *Call) arguments() error {
 					AtTensor(c.session.Outputs[i].Info.Name)
 			}
 			c.data[len(c.inputs)+i] = inner
+			if err := t.stays.fetch(inner, writing); err != nil {
+				t.Leave()
+				return err
+			}
 		}
 		c.entered = len(c.inputs) + i + 1
 	}
@@ -480,13 +492,9 @@ func (c *Call) run(ctx context.Context, enter func(b *bound) error) (err error) 
 }
 
 // start runs the call on arguments that are entered.
-func (c *Call) start(ctx context.Context, b *bound) error {
+func (c *Call) start(ctx context.Context, b *bound) (err error) {
 	for i := range c.inputs {
 		if err := c.apart(i); err != nil {
-			return err
-		}
-		data := c.data[i].Bytes()
-		if err := b.call.Input(i, unsafe.Pointer(unsafe.SliceData(data)), int64(len(data))); err != nil {
 			return err
 		}
 	}
@@ -495,6 +503,21 @@ func (c *Call) start(ctx context.Context, b *bound) error {
 	}
 	if err := c.hold(); err != nil {
 		return err
+	}
+	c.lent = c.lent[:0]
+	defer func() { returnAll(c.lent, b.call) }()
+	for i := range c.inputs {
+		stays := false
+		if c.lent, stays, err = c.session.lendState(b.call, i, c.inputs[i], c.data[i].Bytes(), c.lent); err != nil {
+			return err
+		}
+		if stays {
+			continue
+		}
+		data := c.data[i].Bytes()
+		if err := b.call.Input(i, unsafe.Pointer(unsafe.SliceData(data)), int64(len(data))); err != nil {
+			return err
+		}
 	}
 	if err := c.session.Unchanged(); err != nil {
 		return err
@@ -532,7 +555,7 @@ func (c *Call) Output(name string) *Tensor {
 		return nil
 	}
 	if t == nil || !slices.Equal(t.shape, shape) || len(data) > 0 &&
-		unsafe.SliceData(data) != unsafe.SliceData(t.Bytes()) {
+		unsafe.SliceData(data) != unsafe.SliceData(t.place()) {
 		p := c.session.prog
 		if t, err = outputOf(b.call, i, p.Tensors[p.Outputs[i].Tensor].DType, &c.use); err != nil {
 			return nil

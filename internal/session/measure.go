@@ -51,6 +51,9 @@ func (s *Session) Measure(ctx context.Context, in Arguments, device func() int64
 	if err := args.copyAll(s); err != nil {
 		return m, err
 	}
+	if err := args.fetchStates(); err != nil {
+		return m, err
+	}
 	parts, lend, err := args.lend(call)
 	if err != nil {
 		return m, err
@@ -58,7 +61,7 @@ func (s *Session) Measure(ctx context.Context, in Arguments, device func() int64
 	for _, pattern := range []byte{0x5a, 0xc3} {
 		call.Watch(pattern)
 		lend()
-		if err := s.run(ctx, call, parts); err != nil {
+		if err := s.run(ctx, call, parts, nil); err != nil {
 			return m, err
 		}
 		seen := call.Measured(pattern)

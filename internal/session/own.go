@@ -1,6 +1,7 @@
 package session
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/weirml/weir/internal/diag"
@@ -95,7 +96,8 @@ func (s *Session) makeOwn() error {
 			return err
 		}
 		t := newTensor(inner, nil, nil) // its memory is the program's: Close leaves it alone
-		t.data.Set(inner, func() { t.failed = block.Close() })
+		t.stays = &resident{}
+		t.data.Set(inner, func() { t.failed = errors.Join(block.Close(), t.stays.drop()) })
 		s.own[i] = held{t, block}
 	}
 	return nil

@@ -38,6 +38,10 @@ func (s *Session) results(b *bound, args *packing) (*Results, error) {
 		names: make([]string, 0, count), tensors: make([]*Tensor, 0, count), lists: make([][]*Tensor, 0, count)}
 	r.use.Set(b, func() { r.part(b) })
 	for i, port := range s.prog.Outputs {
+		if s.replaces[i] >= 0 {
+			r.ports = append(r.ports, nil) // set below
+			continue
+		}
 		t, err := outputOf(b.call, i, s.prog.Tensors[port.Tensor].DType, &r.use)
 		if err != nil {
 			return nil, err

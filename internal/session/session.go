@@ -186,7 +186,7 @@ func (s *Session) Run(ctx context.Context, in Arguments) (r *Results, err error)
 	if err := s.Unchanged(); err != nil {
 		return nil, err
 	}
-	if err := s.run(ctx, b.call, args.parts); err != nil {
+	if err := s.run(ctx, b.call, args.parts, args.states); err != nil {
 		return nil, s.torn(err, b.call)
 	}
 	runtime.KeepAlive(in)
@@ -195,10 +195,21 @@ func (s *Session) Run(ctx context.Context, in Arguments) (r *Results, err error)
 	return r, err
 }
 
-// run passes the arguments to a call and runs it.
-func (s *Session) run(ctx context.Context, c *executor.Call, args []*tensor.Tensor) error {
+// run passes the arguments to a call and runs it. The elements of states may stay on a device.
+func (s *Session) run(ctx context.Context, c *executor.Call, args []*tensor.Tensor, states []state) (err error) {
 	defer s.Counts.busy(time.Now())
+	var held []lent
+	defer func() { returnAll(held, c) }()
+	stays := map[int]bool{}
+	for _, u := range states {
+		if held, stays[u.port], err = s.lendState(c, u.port, u.t, u.data.Bytes(), held); err != nil {
+			return err
+		}
+	}
 	for i, a := range args {
+		if stays[i] {
+			continue
+		}
 		data := a.Bytes()
 		if err := c.Input(i, unsafe.Pointer(unsafe.SliceData(data)), int64(len(data))); err != nil {
 			return err

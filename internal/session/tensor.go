@@ -1,6 +1,7 @@
 package session
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"unsafe"
@@ -25,6 +26,7 @@ type Tensor struct {
 	within *mem.Gate[*bound] // the gate of the results or the call whose memory it lies in, or nil
 	failed error             // the error of releasing its memory
 	fixed  bool              // runs may only read its memory
+	stays  *resident         // its elements in a device's memory; nil if they cannot stay there
 	alone  [1]*Tensor        // itself: an argument is a list of tensors, and this list needs no allocation
 }
 
@@ -95,7 +97,9 @@ func NewTensor(dt dtype.DType, sizes []int64) (*Tensor, error) {
 		block.Close()
 		return nil, err
 	}
-	return newTensor(inner, block, nil), nil
+	t := newTensor(inner, block, nil)
+	t.stays = &resident{}
+	return t, nil
 }
 
 // NewGranted is NewTensor in whole pages that an account has granted, and gets back when the tensor is closed. It also
@@ -162,10 +166,13 @@ func (t *Tensor) list() []*Tensor {
 	return t.alone[:]
 }
 
-// end releases the tensor's own memory.
+// end releases the tensor's own memory, on a device too.
 func (t *Tensor) end() {
 	if t.block != nil {
 		t.failed = t.block.Close()
+	}
+	if t.stays != nil {
+		t.failed = errors.Join(t.failed, t.stays.drop())
 	}
 }
 
@@ -183,8 +190,18 @@ func (t *Tensor) enter() (inner *tensor.Tensor, ok bool) {
 	return inner, ok
 }
 
-// Enter returns the tensor's elements, which stay valid until Leave. After an error Leave must not be called.
-func (t *Tensor) Enter() (*tensor.Tensor, error) {
+// Enter returns the tensor's elements, which stay valid until Leave, to be read or written. After an error Leave must
+// not be called.
+func (t *Tensor) Enter() (*tensor.Tensor, error) { return t.enterFor(writing) }
+
+// EnterToRead is Enter for elements that are only read.
+func (t *Tensor) EnterToRead() (*tensor.Tensor, error) { return t.enterFor(reading) }
+
+// EnterToView is Enter for elements that are read and written after Leave too, until the tensor is closed.
+func (t *Tensor) EnterToView() (*tensor.Tensor, error) { return t.enterFor(viewing) }
+
+// enterFor is Enter for one use.
+func (t *Tensor) enterFor(use use) (*tensor.Tensor, error) {
 	if t == nil {
 		return nil, diag.Inputf("the tensor is nil").
 			WithFix("Get, Input and Output return nil for a name that they do not have")
@@ -192,6 +209,10 @@ func (t *Tensor) Enter() (*tensor.Tensor, error) {
 	inner, ok := t.enter()
 	if !ok {
 		return nil, diag.New(diag.ErrClosed, "the tensor is closed, or was given away")
+	}
+	if err := t.stays.fetch(inner, use); err != nil {
+		t.Leave()
+		return nil, err
 	}
 	return inner, nil
 }
@@ -210,10 +231,22 @@ func (t *Tensor) DType() dtype.DType { return t.dtype }
 // Shape returns the extents of the axes, which must not be changed.
 func (t *Tensor) Shape() []int64 { return t.shape }
 
-// Bytes returns the memory of the elements; nil if the tensor is closed or was given away.
-func (t *Tensor) Bytes() []byte {
+// place returns the host's memory of the elements, of which the caller uses the address only; nil if the tensor is
+// closed or was given away.
+func (t *Tensor) place() []byte {
 	inner, ok := t.enter()
 	if !ok {
+		return nil
+	}
+	defer t.Leave()
+	return inner.Bytes()
+}
+
+// Bytes returns the memory of the elements; nil if the tensor is closed or was given away, or if the device with its
+// elements is lost.
+func (t *Tensor) Bytes() []byte {
+	inner, err := t.EnterToView()
+	if err != nil {
 		return nil
 	}
 	defer t.Leave()

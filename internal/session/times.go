@@ -42,7 +42,7 @@ func (s *Session) Times(ctx context.Context, in Arguments, runs int) (dims []int
 			t := times[step]
 			times[step] = StepTime{t.Count + 1, t.Time + took}
 		})
-		if err := s.run(ctx, b.call, args.parts); err != nil {
+		if err := s.run(ctx, b.call, args.parts, args.states); err != nil {
 			return nil, nil, err
 		}
 		list = append(list, times)

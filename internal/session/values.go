@@ -3,7 +3,6 @@ package session
 import (
 	"context"
 
-	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/sources"
 	"github.com/weirml/weir/internal/tensor"
 )
@@ -17,6 +16,9 @@ func (s *Session) Ports(in Arguments, use func(ports []*tensor.Tensor) error) er
 		return err
 	}
 	if err := args.copyAll(s); err != nil {
+		return err
+	}
+	if err := args.fetchStates(); err != nil {
 		return err
 	}
 	ports, err := s.unlaid(args, in)
@@ -35,9 +37,8 @@ func (s *Session) Values(ctx context.Context, in Arguments) (list []sources.Valu
 	defer r.Close()
 	ports := make([]*tensor.Tensor, len(r.ports))
 	for i, t := range r.ports {
-		var ok bool
-		if ports[i], ok = t.enter(); !ok {
-			return nil, diag.New(diag.ErrClosed, "an argument was closed meanwhile")
+		if ports[i], err = t.EnterToRead(); err != nil {
+			return nil, err
 		}
 		defer t.Leave()
 	}

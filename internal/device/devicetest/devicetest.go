@@ -41,6 +41,7 @@ type Device struct {
 	usage      device.Usage
 	allocated  int
 	operations int
+	copied     int64
 	lost       bool
 	faults     []string
 }
@@ -106,6 +107,13 @@ func (d *Device) Usage() device.Usage {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.usage
+}
+
+// Copied returns the bytes that queues have copied between the device's memory and the host's.
+func (d *Device) Copied() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.copied
 }
 
 // Close is an error if something is held.

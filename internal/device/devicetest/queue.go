@@ -197,7 +197,7 @@ func (q *queue) Upload(what device.Memory, at int64, from []byte) error {
 	if err != nil {
 		return err
 	}
-	from = slices.Clone(from)
+	from, d.copied = slices.Clone(from), d.copied+int64(len(from))
 	q.give(func() error { copy(to, from); return nil }, m)
 	return nil
 }
@@ -216,6 +216,7 @@ func (q *queue) Download(to []byte, what device.Memory, at int64) error {
 		d.mu.Unlock()
 		return err
 	}
+	d.copied += int64(len(to))
 	q.give(func() error { copy(to, from); return nil }, m)
 	d.mu.Unlock()
 	q.finish()

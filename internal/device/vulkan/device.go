@@ -66,7 +66,8 @@ type Device struct {
 	gone       atomic.Bool
 	mu         sync.Mutex
 	usage      device.Usage
-	hidden     bool // for tests: the host does not access the device's own memory
+	copied     atomic.Int64 // bytes: see Copied
+	hidden     bool         // for tests: the host does not access the device's own memory
 }
 
 // deviceFunctions are the addresses of frequently called functions.
@@ -252,6 +253,9 @@ func (d *Device) Usage() device.Usage {
 	defer d.mu.Unlock()
 	return d.usage
 }
+
+// Copied returns the bytes that queues have copied between the device's memory and the host's.
+func (d *Device) Copied() int64 { return d.copied.Load() }
 
 // count adds a block to the usage, or subtracts it if sign is −1: its bytes, and those that the driver added.
 func (d *Device) count(m *memory, sign int64) {

@@ -173,6 +173,7 @@ func (q *queue) Upload(what device.Memory, at int64, from []byte) error {
 	if err := to.inside(at, int64(len(from))); err != nil || len(from) == 0 {
 		return err
 	}
+	q.device.copied.Add(int64(len(from)))
 	if to.mapped != nil {
 		if err := q.finish(); err != nil {
 			return q.keep(err)
@@ -206,6 +207,7 @@ func (q *queue) Download(to []byte, what device.Memory, at int64) error {
 	if err := from.inside(at, int64(len(to))); err != nil || len(to) == 0 {
 		return err
 	}
+	q.device.copied.Add(int64(len(to)))
 	if from.cached {
 		if err := q.finish(); err != nil {
 			return q.keep(err)
