@@ -327,7 +327,8 @@ func (s *scheduler) onlyStores(k *loop.Kernel, p *loop.Param) []*loop.Store {
 }
 
 // iterations returns how often the loops around a store run in all. A pair of loops that walks along an axis in blocks,
-// of which the last may be smaller, runs as often as the axis has elements.
+// of which the last may be smaller, runs as often as the axis has elements; one whose blocks are rows of the next axis,
+// as often as both have elements.
 func (s *scheduler) iterations(loops []*loop.For, index, shape []sym.Expr) sym.Expr {
 	count, counted := one, map[*loop.For]bool{}
 	for axis, e := range index {
@@ -339,10 +340,16 @@ func (s *scheduler) iterations(loops []*loop.For, index, shape []sym.Expr) sym.E
 			extent := shape[axis]
 			ragged := block.Min(extent.Sub(block.Mul(sym.Var(outer.Var))))
 			for _, inner := range loops {
-				if !counted[outer] && !counted[inner] && isVar(within, inner.Var) && mentions(inner.Extent, outer.Var) &&
-					s.equal(outer.Extent, extent.CeilDiv(block)) && s.equal(inner.Extent, ragged) {
+				each := one
+				if axis+1 < len(shape) && within.Equal(sym.Var(inner.Var).FloorDiv(shape[axis+1])) {
+					each = shape[axis+1]
+				} else if !isVar(within, inner.Var) {
+					continue
+				}
+				if !counted[outer] && !counted[inner] && mentions(inner.Extent, outer.Var) &&
+					s.equal(outer.Extent, extent.CeilDiv(block)) && s.equal(inner.Extent, ragged.Mul(each)) {
 					counted[outer], counted[inner] = true, true
-					count = count.Mul(extent)
+					count = count.Mul(extent).Mul(each)
 				}
 			}
 		}

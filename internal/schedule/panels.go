@@ -28,7 +28,7 @@ const (
 
 	manyTiles = 16      // tiles of a product, at most, so that workers have about the same work
 	tilesEach = 4       // for each worker
-	leastWork = 750_000 // multiplications in such a tile: some microseconds
+	leastWork = 250_000 // multiplications in such a tile: some microseconds
 	fewRows   = 32      // of such a tile: fewer would read panels too often
 	fewWide   = 64      // the same, if panels are wider than the register tile by half
 )

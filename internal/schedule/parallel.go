@@ -7,12 +7,16 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// The target time of a tile, and the least time of a kernel that is cut, in estimated nanoseconds. Tiles depend
-// on shapes, never on the number of threads, so that results do not either.
+// The target time of a tile, and the least time of a kernel that is cut, in estimated nanoseconds. An element's
+// operations, and their order, do not depend on tiles, and so not on the number of threads.
 const (
 	tileTime        = 25_000
 	largeTile       = 150_000 // loops with longer iterations are cut further inside
 	leastKernelTime = 25_000
+
+	// The same for several workers, if a kernel has no products, whose estimates are far too long.
+	leastTileTime   = 3_000
+	leastSharedTime = 6_000
 )
 
 // chooseTiles makes the outermost each-loops of a kernel parallel, as many of them as give tiles that pay for a call,
@@ -22,8 +26,15 @@ func chooseTiles(s *scheduler, k *loop.Kernel) bool {
 		return false
 	}
 	c := s.coster(k)
-	if c.of(k.Body) < leastKernelTime && known(k) {
-		return false
+	if known(k) {
+		total, least := c.of(k.Body), float64(leastKernelTime)
+		if s.machine.Threads > 1 && !contracts(k) {
+			least = leastSharedTime
+			c.tile = min(max(total/float64(s.enough()), leastTileTime), tileTime)
+		}
+		if total < least {
+			return false
+		}
 	}
 	names := s.newNamer(k)
 	for i, stmt := range k.Body {

@@ -8,6 +8,7 @@ type Sizes struct {
 	Rows    int64 // of a product of unknown height: a multiple of the rows of the tiles of most levels
 	Sums    int64 // that fit registers, with the operands of their products
 	Blocks  int64 // the fewest blocks of work that keep all threads busy
+	Workers int64 // the most workers of a run
 	// Bytes of data that stay in a worker's caches while they are read again: Near in half of the second level, Far in
 	// what a worker has of all levels.
 	Near, Far int64
@@ -18,6 +19,6 @@ type Sizes struct {
 
 // Sizes returns the sizes for a machine with vector registers.
 func (m Machine) Sizes() Sizes {
-	return Sizes{Lanes: 16, Columns: 64, Rows: 168, Sums: 7, Blocks: 16, Near: 256 << 10, Far: 4 << 20,
-		Streamed: m.Limits.L2 / 4 * 3}
+	return Sizes{Lanes: 16, Columns: 64, Rows: 168, Sums: 7, Blocks: 16, Workers: int64(m.Threads), Near: 256 << 10,
+		Far: 4 << 20, Streamed: m.Limits.L2 / 4 * 3}
 }

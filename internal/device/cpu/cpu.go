@@ -29,7 +29,7 @@ const (
 	turn  = 10 * time.Millisecond  // a run keeps its slot so long while others wait
 	worth = 8 * time.Microsecond   // the least time of a launch that is divided among workers
 	waken = 60 * time.Microsecond  // the least time of a launch for which helpers are woken
-	small = 10 * time.Microsecond  // the least time of a piece of work
+	small = 5 * time.Microsecond   // the least time of a piece of work
 	large = 500 * time.Microsecond // the most time of a piece of several tiles
 )
 

@@ -1,6 +1,7 @@
 package recipes
 
 import (
+	"math"
 	"slices"
 
 	"github.com/weirml/weir/internal/dtype"
@@ -80,7 +81,7 @@ type rowsForm struct {
 
 // rowsBlock is the size of the block that one iteration computes.
 type rowsBlock struct {
-	rows     int64    // output rows, a divisor of their number
+	rows     int64    // output rows; the last block may have fewer, if the input is gathered
 	columns  sym.Expr // output columns; the last block may have fewer; all of them if rows > 1
 	splits   int64    // the number of blocks into which the output channels are divided
 	gathered bool     // the input that a row of the kernel sees is copied position by position
@@ -91,6 +92,8 @@ const (
 	mostPositions   = 256       // of a product; with more, a row is divided
 	gatheredBytes   = 400 << 10 // about the most bytes that a block copies
 	nearBytes       = 600 << 10 // about the size of the weights of a block of channels, if rows are computed one by one
+	sharedPositions = 24        // the fewest of a block that is made smaller for several workers
+	sharedWork      = 300_000   // multiplications of such a block, about: some microseconds
 	namedChannels   = 16        // the fewest input channels for which rows are copied position by position
 	// about the number of blocks of output channels, if there may be one block of positions only
 	namedSplits = 4
@@ -140,6 +143,7 @@ func (f *rowsForm) choose() rowsBlock {
 			}
 			b.rows = smaller
 		}
+		b.rows = f.sharedRows(b.rows, height, width)
 	case width > mostPositions:
 		if c := divisor(width, mostPositions/2, mostPositions); c >= fewestPositions {
 			b.columns = sym.Const(c)
@@ -147,7 +151,7 @@ func (f *rowsForm) choose() rowsBlock {
 	default:
 		b.rows = divisor(height, 2, max(2, height/f.sizes.Blocks))
 	}
-	blocks := f.groups * (height / b.rows) * (width / constant(b.columns, width))
+	blocks := f.groups * ceilDiv(height, b.rows) * (width / constant(b.columns, width))
 	for _, extent := range append([]sym.Expr{f.x.Shape[0]}, f.outSize[:last-1]...) {
 		blocks *= max(constant(extent, 1), 1)
 	}
@@ -155,6 +159,33 @@ func (f *rowsForm) choose() rowsBlock {
 		b.splits = divisor(channels/f.sizes.Columns, (f.sizes.Blocks+blocks-1)/blocks, channels/f.sizes.Columns)
 	}
 	return b
+}
+
+// sharedRows returns the number of output rows of a gathered block such that all workers of a run have about the same
+// work: at most most, the number for one worker. A smaller block copies more of the rows that it shares with its
+// neighbours, and reads the weights for fewer positions.
+func (f *rowsForm) sharedRows(most, height, width int64) int64 {
+	if f.sizes.Workers < 2 || f.holes { // with holes, all rows of a copy are read
+		return most
+	}
+	others := f.groups * max(constant(f.outer, 0)/f.sizes.Columns, 1)
+	for _, extent := range append([]sym.Expr{f.x.Shape[0]}, f.outSize[:f.lead]...) {
+		others *= max(constant(extent, 1), 1)
+	}
+	each := width * constant(f.outer, 64) * constant(f.inner, 64) // multiplications for a row of positions
+	for _, n := range f.window.Kernel {
+		each *= n
+	}
+	least := max(ceilDiv(sharedWork, each), ceilDiv(sharedPositions, width))
+	rows, best := most, int64(math.MaxInt64)
+	for r := min(least, most); r <= most; r++ {
+		tiles := func(rows int64) int64 { return ceilDiv(rows*width, f.sizes.Sums) + min(rows, 1) }
+		time := busiest(f.sizes.Workers, others, height/r, tiles(r), tiles(height%r))
+		if time <= best {
+			rows, best = r, time
+		}
+	}
+	return rows
 }
 
 // nearSplits returns the number of blocks of output channels for which the weights of each block stay in the cache
@@ -258,11 +289,11 @@ type rowsPosition struct {
 
 // copied copies a section of the input, padding included, into a local. For each position of the kernel along the lead
 // axes that lies in the input it copies rows; for each row, positions; for each position, columns with their channels.
-// row and column return their position in the padded input. The local has space for most columns.
-func (p *rowsPosition) copied(name string, rows, positions, columns, most sym.Expr, row func(j sym.Expr) sym.Expr,
+// row and column return their position in the padded input. The local has space for mostRows rows of most columns.
+func (p *rowsPosition) copied(name string, rows, mostRows, positions, columns, most sym.Expr, row func(j sym.Expr) sym.Expr,
 	column func(position, k sym.Expr) sym.Expr, merged bool) *loop.Memory {
 	f, last := p.rowsForm, len(p.outSize)-1
-	local := f.Local(name, f.x.DType, append(numbers(f.window.Kernel[:f.lead]), rows.Mul(positions),
+	local := f.Local(name, f.x.DType, append(numbers(f.window.Kernel[:f.lead]), mostRows.Mul(positions),
 		most.Mul(f.inner))...)
 	elements, first := p.leadElements()
 	channels := f.inner.Mul(sym.Const(f.groups))
@@ -354,11 +385,13 @@ func phases(kernel, stride, dilation int64) []phase {
 func (p *rowsPosition) gathered() {
 	f, last := p.rowsForm, len(p.outSize)-1
 	width, stride := f.block.columns, f.window.Strides
+	rows := f.rowsLeft(last-1, f.block.rows, p.row)
 	list := phases(f.window.Kernel[last-1], stride[last-1], f.window.Dilations[last-1])
 	copies := make([]*loop.Memory, len(list))
 	for i, ph := range list {
-		copies[i] = p.copied("columns", sym.Const(f.block.rows+(ph.taps-1)*ph.shift), width, sym.Const(f.window.Kernel[last]),
-			sym.Const(f.window.Kernel[last]),
+		more := (ph.taps - 1) * ph.shift
+		copies[i] = p.copied("columns", rows.Add(sym.Const(more)), sym.Const(f.block.rows+more), width,
+			sym.Const(f.window.Kernel[last]), sym.Const(f.window.Kernel[last]),
 			func(j sym.Expr) sym.Expr {
 				return p.row.Add(j).Mul(sym.Const(stride[last-1])).Add(sym.Const(ph.offset))
 			},
@@ -366,15 +399,15 @@ func (p *rowsPosition) gathered() {
 				return p.column.Add(position).Mul(sym.Const(stride[last])).Add(k.Mul(sym.Const(f.window.Dilations[last])))
 			}, f.groups == 1 && f.window.Dilations[last] == 1)
 	}
-	positions := sym.Const(f.block.rows).Mul(width)
+	positions := rows.Mul(width)
 	p.withoutHoles(copies, func() {
-		acc := f.begun(f.bias, f.out, positions, positions, p.first, p.channels)
+		acc := f.begun(f.bias, f.out, sym.Const(f.block.rows).Mul(width), positions, p.first, p.channels)
 		elements, first := p.leadElements()
 		for i, ph := range list {
 			f.Nest(loop.Serial, "k", append(slices.Clone(elements), sym.Const(ph.taps)), func(at []sym.Expr) {
 				lead, tap := added(first, at[:f.lead]), at[f.lead]
 				columns := copies[i]
-				f.Contract(acc.Shape[0], p.channels, columns.Shape[f.lead+1], acc.Tile(zeros(2), unit(2, 0, one), unit(2, 1, one)),
+				f.Contract(positions, p.channels, columns.Shape[f.lead+1], acc.Tile(zeros(2), unit(2, 0, one), unit(2, 1, one)),
 					columns.Tile(append(append([]sym.Expr{}, lead...), tap.Mul(sym.Const(ph.shift)).Mul(width), sym.Expr{}),
 						unit(f.lead+2, f.lead, one), unit(f.lead+2, f.lead+1, one)),
 					p.weights(lead, tap.Mul(sym.Const(ph.step)).Add(sym.Const(ph.first)), sym.Expr{}))
@@ -415,7 +448,8 @@ func (p *rowsPosition) direct() {
 	f, last := p.rowsForm, len(p.outSize)-1
 	number := func(v float64) loop.Expr { return loop.Number(dtype.F32, v) }
 	terms := append(numbers(f.window.Kernel), f.inner)
-	f.Nest(loop.Each, "d", []sym.Expr{sym.Const(f.block.rows), p.columns, p.channels}, func(to []sym.Expr) {
+	rows := f.rowsLeft(last-1, f.block.rows, p.row)
+	f.Nest(loop.Each, "d", []sym.Expr{rows, p.columns, p.channels}, func(to []sym.Expr) {
 		position := append(append([]sym.Expr{}, p.lead...), p.row.Add(to[0]), p.column.Add(to[1]))
 		filter := p.first.Add(to[2])
 		start := loop.Expr(number(0))
@@ -486,7 +520,7 @@ func (p *rowsPosition) padded() {
 	rows := (f.block.rows-1)*stride[last-1] + f.window.Extent(last-1)
 	width, most := f.seen(p.columns, last), f.seen(p.room, last)
 	begin := p.column.Mul(sym.Const(stride[last]))
-	from := p.copied("rows", sym.Const(rows), one, width, most,
+	from := p.copied("rows", sym.Const(rows), sym.Const(rows), one, width, most,
 		func(j sym.Expr) sym.Expr { return p.row.Mul(sym.Const(stride[last-1])).Add(j) },
 		func(_, k sym.Expr) sym.Expr { return begin.Add(k) }, f.groups == 1 && p.columns.Equal(p.room))
 	p.withoutHoles([]*loop.Memory{from}, func() { p.products(from) })

@@ -186,6 +186,23 @@ func divisor(n, least, most int64) int64 {
 	return best
 }
 
+// busiest returns the time of the busiest of several workers, if each of count rows consists of full blocks of time
+// each and one block of time last, which may be 0.
+func busiest(workers, count, full, each, last int64) int64 {
+	all := full * count
+	rounds, more := all/workers, all%workers
+	time, left := rounds*each, count // blocks of time last that are not given out
+	if last == 0 {
+		left = 0
+	}
+	if more > 0 {
+		// Workers without a full block in the last round take the short blocks meanwhile.
+		time += each
+		left = max(0, left-(workers-more)*(each/max(last, 1)))
+	}
+	return time + ceilDiv(left, workers)*last
+}
+
 // ceilDiv returns x/y rounded up; y must be positive.
 func ceilDiv(x, y int64) int64 { return -((-x - mod(-x, y)) / y) }
 

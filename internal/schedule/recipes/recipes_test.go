@@ -1,6 +1,7 @@
 package recipes
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/weirml/weir/internal/dtype"
@@ -50,6 +51,38 @@ func TestOtherLoops(t *testing.T) {
 		}
 		if got := For(k, sym.NewDims(), target.Portable(1)); (got != nil) != c.taken {
 			t.Errorf("%s: taken is %v", c.name, got != nil)
+		}
+	}
+}
+
+// TestBusiest: the time is that of blocks given one by one, the long ones first, to the worker that is free first, or
+// less by no more than a block.
+func TestBusiest(t *testing.T) {
+	for workers := int64(1); workers < 5; workers++ {
+		for count := int64(1); count < 5; count++ {
+			for full := int64(0); full < 6; full++ {
+				for last := int64(0); last <= 7; last++ {
+					const each = 7
+					times := make([]int64, workers)
+					give := func(blocks, time int64) {
+						for range blocks {
+							free := 0
+							for w := range times {
+								if times[w] < times[free] {
+									free = w
+								}
+							}
+							times[free] += time
+						}
+					}
+					give(full*count, each)
+					give(count, last)
+					want := slices.Max(times)
+					if got := busiest(workers, count, full, each, last); got > want+last || got < want-last {
+						t.Errorf("%d workers, %d × (%d × %d + %d): %d, not %d", workers, count, full, each, last, got, want)
+					}
+				}
+			}
 		}
 	}
 }

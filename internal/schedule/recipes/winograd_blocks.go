@@ -72,6 +72,8 @@ type winogradBlock struct{ planes, rows, columns, splits, chunk int64 }
 const (
 	fewestTiles    = 24 // least rows of a product: with fewer, loading the weights costs more than it serves
 	mostTiles      = 64 // most tiles of a block in a plane
+	sharedTiles    = 8  // least tiles of a plane of a block that is made smaller for several workers
+	sharedBlocks   = 2  // about the least number of blocks for each of several workers
 	winogradPlanes = 4  // most planes of a block, if the number of planes is not known
 )
 
@@ -120,6 +122,39 @@ func (b *winogradBlock) divide(i Image, tile int64) {
 	}
 	tiles := max(1, ceilDiv(i.Height, tile)*ceilDiv(i.Width, tile)*ceilDiv(i.Planes, b.planes))
 	b.splits = divisor(i.Filters/b.chunk, (8*b.rows*b.columns+tiles-1)/tiles, i.Filters/b.chunk)
+}
+
+// share makes a block smaller if there are fewer blocks than a few for each worker of a run, as long as a block takes
+// some microseconds: it has fewer planes or, if the image has one plane, fewer rows. Costs are of blocks for one worker,
+// so that the algorithm, and with it the result, does not depend on the number of workers.
+func (b *winogradBlock) share(i Image, tile int64) {
+	enough := sharedBlocks * i.sizes.Workers
+	rows, columns := ceilDiv(i.Height, tile), ceilDiv(i.Width, tile)
+	blocks := func() int64 { return b.splits * (rows / b.rows) * (columns / b.columns) * ceilDiv(i.Planes, b.planes) }
+	work := func(planes, rows int64) int64 {
+		return (tile + 2) * (tile + 2) * planes * i.Kernel * rows * b.columns * i.Channels * i.Filters / b.splits
+	}
+	for i.sizes.Workers > 1 && blocks() < enough {
+		planes, down := b.planes, b.rows
+		switch {
+		case i.Kernel > 1 && planes > 1:
+			planes = i.evenPlanes(planes - 1)
+			for planes == b.planes { // blocks of that many are even already
+				planes--
+			}
+		case i.Height%tile == 0 && down > 1:
+			down = divisor(rows, down/2, down-1)
+			if down*b.columns < sharedTiles {
+				return
+			}
+		default:
+			return
+		}
+		if work(planes, down) < sharedWork {
+			return
+		}
+		b.planes, b.rows = planes, down
+	}
 }
 
 // winogradFreeBlock returns the largest block for an image of guessed size; false if it would have too few tiles.
@@ -191,12 +226,14 @@ func (c Costs) winogradPieceFits(x, out, original, begin []sym.Expr, tile, rows 
 	}
 	i := c.ImageOf(x, out, begin, planesOf(original), nil)
 	full, _ := winogradBlockOf(i, tile)
+	full.share(i, tile)
 	if len(out) == 5 {
 		i.Planes = rows
 	} else {
 		i.Height = rows
 	}
 	piece, ok := winogradBlockOf(i, tile)
+	piece.share(i, tile)
 	return ok && piece.rows*piece.columns <= full.rows*full.columns && piece.planes <= full.planes
 }
 
@@ -208,7 +245,10 @@ func (i Image) block(tile int64, planes sym.Expr) (b winogradBlock, ok bool) {
 	if _, known := planes.Const(); !known {
 		i.Planes = min(i.Planes, winogradPlanes)
 	}
-	return winogradBlockOf(i, tile)
+	if b, ok = winogradBlockOf(i, tile); ok {
+		b.share(i, tile)
+	}
+	return b, ok
 }
 
 // isMultiple reports whether an extent is provably a multiple of a number.
