@@ -290,8 +290,8 @@ type rowsPosition struct {
 // copied copies a section of the input, padding included, into a local. For each position of the kernel along the lead
 // axes that lies in the input it copies rows; for each row, positions; for each position, columns with their channels.
 // row and column return their position in the padded input. The local has space for mostRows rows of most columns.
-func (p *rowsPosition) copied(name string, rows, mostRows, positions, columns, most sym.Expr, row func(j sym.Expr) sym.Expr,
-	column func(position, k sym.Expr) sym.Expr, merged bool) *loop.Memory {
+func (p *rowsPosition) copied(name string, rows, mostRows, positions, columns, most sym.Expr,
+	row func(j sym.Expr) sym.Expr, column func(position, k sym.Expr) sym.Expr, merged bool) *loop.Memory {
 	f, last := p.rowsForm, len(p.outSize)-1
 	local := f.Local(name, f.x.DType, append(numbers(f.window.Kernel[:f.lead]), mostRows.Mul(positions),
 		most.Mul(f.inner))...)

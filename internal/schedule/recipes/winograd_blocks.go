@@ -125,8 +125,8 @@ func (b *winogradBlock) divide(i Image, tile int64) {
 }
 
 // share makes a block smaller if there are fewer blocks than a few for each worker of a run, as long as a block takes
-// some microseconds: it has fewer planes or, if the image has one plane, fewer rows. Costs are of blocks for one worker,
-// so that the algorithm, and with it the result, does not depend on the number of workers.
+// some microseconds: it has fewer planes or, if the image has one plane, fewer rows. Costs are those of blocks for one
+// worker, so that the algorithm, and with it the result, does not depend on the number of workers.
 func (b *winogradBlock) share(i Image, tile int64) {
 	enough := sharedBlocks * i.sizes.Workers
 	rows, columns := ceilDiv(i.Height, tile), ceilDiv(i.Width, tile)
