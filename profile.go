@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/weirml/weir/internal/target"
 	"github.com/weirml/weir/internal/timing"
 )
 
@@ -27,6 +28,10 @@ type KernelTime struct {
 	Slots      int64 `json:"slots"`
 	Bytes      int64 `json:"bytes"`
 	Weights    int64 `json:"weights"`
+	// Tiles is the number of pieces that several workers may share; 0 for host operators. Alone says why one worker
+	// computes the launch, although a run has several; it is empty if they share it.
+	Tiles int64  `json:"tiles"`
+	Alone string `json:"alone,omitempty"`
 }
 
 // Kernels lists the launches as Profile does, without a run: counts and times are 0, and the other fields are for
@@ -47,7 +52,26 @@ func (p *Program) Profile(ctx context.Context, in Inputs, runs int) ([]KernelTim
 	if err != nil {
 		return nil, err
 	}
-	return each(list, kernelTime), nil
+	times := each(list, kernelTime)
+	if workers := p.Memory().Workers; workers > 1 && p.target != Vulkan {
+		for i := range times {
+			times[i].Alone = alone(times[i])
+		}
+	}
+	return times, nil
+}
+
+// alone returns why one worker computes a launch; empty if several share it.
+func alone(k KernelTime) string {
+	switch {
+	case k.Backend == "host":
+		return "a host operator"
+	case k.Tiles <= 1:
+		return "one tile"
+	case k.Count > 0 && k.Time/time.Duration(k.Count) < target.LeastShared:
+		return "shorter than " + target.LeastShared.String()
+	}
+	return ""
 }
 
 // kernelTime returns a launch as the public type.

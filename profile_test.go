@@ -45,6 +45,30 @@ func TestProfile(t *testing.T) {
 	}
 }
 
+// TestAlone: with several threads, each launch has tiles, or a reason why one worker computes it; with one, none has.
+func TestAlone(t *testing.T) {
+	for _, threads := range []int{1, 2} {
+		p := weirtest.CompileDigits(t, weir.Options{Threads: threads})
+		t.Cleanup(func() { p.Close() })
+		list, err := p.Profile(t.Context(), weir.Inputs{"image": weirtest.Picture(t, 3)}, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		alone := 0
+		for _, k := range list {
+			if k.Alone != "" {
+				alone++
+			}
+			if k.Tiles < 1 || threads > 1 && k.Tiles == 1 && k.Alone != "one tile" || k.Alone == "one tile" && k.Tiles != 1 {
+				t.Errorf("%d threads: %+v", threads, k)
+			}
+		}
+		if threads == 1 && alone > 0 || threads > 1 && alone == 0 { // some launches of one picture are very short
+			t.Errorf("%d threads: one worker computes %d of %d launches alone", threads, alone, len(list))
+		}
+	}
+}
+
 // TestKernels: each launch that is not machine code has a reason.
 func TestKernels(t *testing.T) {
 	for _, o := range []weir.Options{{}, {CPU: "portable"}, {Target: weir.Reference}} {

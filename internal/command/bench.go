@@ -33,7 +33,8 @@ func (c *cli) benchCommand() *cobra.Command {
 
 Latency is of one run at a time, throughput of --calls runs at once. Speeds are printed beside those of a probe in the same process: f32 multiply-adds in registers, and
 reads from each level of the memory. --profile prints a row for each kernel: its time, its useful arithmetic, which is the arithmetic that the results need,
-the arithmetic that it performs, and its share of the probe's speed, in arithmetic performed or in reads, whichever share is larger.
+the arithmetic that it performs, and its share of the probe's speed, in arithmetic performed or in reads, whichever share is larger. With several threads, it also compiles
+the model for one thread, and lists the kernels that lose most of what further threads could gain, each with the reason.
 
 --pauses instead measures how long others wait for the model's runs: how long Go's garbage collector takes to stop all goroutines, with one collection after the other, and
 how long a run continues after it is cancelled, at random times.`,
@@ -92,6 +93,8 @@ type measured struct {
 	Features  []string         `json:"features"`
 	Caches    [3]int64         `json:"cache_bytes"`
 	Profile   []row            `json:"profile,omitempty"`
+	// OneThread is the least latency of a program for one thread; with a profile of several threads.
+	OneThread float64 `json:"one_thread_ms,omitempty"`
 }
 
 // bench compiles the model at path, measures it and prints the results.
@@ -162,6 +165,11 @@ func (f *benchFlags) bench(ctx context.Context, path string) error {
 	}
 	if err := f.speed(ctx, p, in, &m); err != nil {
 		return err
+	}
+	if f.profile && m.Threads > 1 && p.Target() != weir.Vulkan {
+		if err := f.oneThread(ctx, path, in, dims, &m); err != nil {
+			return err
+		}
 	}
 	if f.c.json {
 		return f.c.printJSON(m)
@@ -287,6 +295,38 @@ func (f *benchFlags) speed(ctx context.Context, p *weir.Program, in weir.Inputs,
 	return nil
 }
 
+// oneThread measures the model again, compiled for one thread. An artefact stays for its threads, and is not measured.
+func (f *benchFlags) oneThread(ctx context.Context, path string, in weir.Inputs, dims weir.Dims, m *measured) error {
+	one := f.modelFlags
+	one.threads = 1
+	l, _, err := one.compile(ctx, path, nil)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	if l.program.Memory().Workers > 1 {
+		return nil
+	}
+	own := measured{}
+	g := *f
+	g.calls, g.seconds = 1, f.seconds/2
+	if len(l.program.States()) > 0 {
+		if in, err = f.inputFlags.read(l.program, dims, true, takeFree); err != nil {
+			return err
+		}
+	}
+	if err := g.time(ctx, l.program, in, dims, &own); err != nil {
+		return err
+	}
+	m.OneThread = own.Latency.Min
+	list, err := l.program.Profile(ctx, in, max(3, min(50, int(g.seconds*1000/own.Latency.P50))))
+	if err != nil {
+		return err
+	}
+	addOneThread(m.Profile, list)
+	return nil
+}
+
 // reports is the page for reports of users.
 const reports = "https://github.com/weirml/weir/issues"
 
@@ -317,6 +357,9 @@ func (m *measured) print() {
 		caches(m.Caches), runtime.GOOS, version())
 	if m.Profile != nil {
 		printRows(m.Profile)
+		if m.OneThread > 0 {
+			printThreads(m.Profile, m.OneThread, m.Latency.Min, m.Threads)
+		}
 	}
 	if runtime.GOARCH == "arm64" {
 		stdout.Printf("\nCode for arm64 has not been measured on hardware. Please send this text, best with --profile, to\n")

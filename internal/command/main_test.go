@@ -162,7 +162,7 @@ func TestKeys(t *testing.T) {
 		"plan " + digits + " --kubernetes --dim batch=8", "pack " + filepath.Dir(digits) + " --node 1GiB",
 		"pack " + filepath.Dir(digits) + " --node 1GiB --dim batch=8",
 		"check " + models + "gemm_matmul/model.onnx", "check " + models + "gather_family/model.onnx", "info " + digits,
-		"info " + m, "dump " + digits, "bench " + digits + " --seconds 0.01 --profile",
+		"info " + m, "dump " + digits, "bench " + digits + " --seconds 0.01 --profile --threads 2",
 		"bench " + digits + " --seconds 0.01 --pauses", "kernels " + models + "sequences/model.onnx",
 		"test " + models + "logic --kernels", "test " + models + "logic --pauses", "kernels " + digits + " --all",
 		"test " + models + "logic",

@@ -26,6 +26,9 @@ type row struct {
 	Rate       float64 `json:"gb_per_s"`
 	Bound      string  `json:"bound"`      // "arithmetic" or "memory": what the launch is nearer to the probe's limit of
 	PeakShare  float64 `json:"peak_share"` // of the limit that applies
+	Tiles      int64   `json:"tiles"`
+	Alone      string  `json:"alone,omitempty"`         // why one worker computes it
+	OneThread  float64 `json:"one_thread_ms,omitempty"` // its time in a program for one thread; 0 if it has no such launch
 }
 
 // rows compares launches with the probe, longest first. The memory limit is, for weights, the speed of the cache or
@@ -42,7 +45,7 @@ func rows(list []weir.KernelTime, probe weir.Roofline) []row {
 			continue
 		}
 		r := row{Kernel: k.Kernel, Nodes: k.Nodes, Backend: k.Backend, Count: k.Count, Ms: ms(k.Time),
-			Operations: k.Operations, Done: k.Done, Bytes: k.Bytes, Bound: "arithmetic"}
+			Operations: k.Operations, Done: k.Done, Bytes: k.Bytes, Bound: "arithmetic", Tiles: k.Tiles, Alone: k.Alone}
 		if k.Time > 0 {
 			per := r.Ms * 1e6 / float64(k.Count)
 			r.Share, r.GFLOPs, r.DoneRate, r.Rate = r.Ms/total, float64(k.Operations)/per, float64(k.Done)/per,
@@ -96,3 +99,74 @@ func shortened(text string, most int) string {
 	}
 	return text
 }
+
+// addOneThread adds to rows the times of the same nodes in a program for one thread.
+func addOneThread(list []row, one []weir.KernelTime) {
+	times := map[string]float64{}
+	for _, k := range one {
+		times[k.Nodes+" "+k.Backend] += ms(k.Time)
+	}
+	counts := map[string]float64{}
+	for _, r := range list {
+		counts[r.Nodes+" "+r.Backend]++
+	}
+	for i, r := range list {
+		key := r.Nodes + " " + r.Backend
+		list[i].OneThread = times[key] / counts[key]
+	}
+}
+
+// lost returns the time by which a launch is longer than its share of the time on one thread.
+func (r row) lost(threads int) float64 {
+	if r.OneThread == 0 {
+		return 0
+	}
+	return max(0, r.Ms-r.OneThread/float64(threads))
+}
+
+// lostBy returns why a launch loses time on several threads.
+func (r row) lostBy(threads int) string {
+	if r.Alone != "" {
+		return r.Alone
+	}
+	rounds := (r.Tiles + int64(threads) - 1) / int64(threads)
+	if even := float64(r.Tiles) / float64(rounds); even < 0.9*float64(threads) {
+		return fmt.Sprintf("%d tiles: a gain of %.2f at most", r.Tiles, even)
+	}
+	return "hand-over, and operands in the other workers' caches"
+}
+
+// printThreads prints the gain of several threads, and where time is lost: in all, by reason, and in the launches that
+// lose the most.
+func printThreads(list []row, oneThread, all float64, threads int) {
+	stdout.Printf("\nthreads        one %.3f ms, %d %.3f ms: a gain of %.2f\n", oneThread, threads, all, oneThread/all)
+	reasons, total := map[string]float64{}, 0.0
+	for _, r := range list {
+		reason, lost := r.lostBy(threads), r.lost(threads)
+		if r.Alone == "" && reason[0] <= '9' {
+			reason = "few tiles"
+		}
+		reasons[reason] += lost
+		total += lost
+	}
+	for _, reason := range slices.SortedFunc(maps.Keys(reasons), func(a, b string) int {
+		return cmp.Compare(reasons[b], reasons[a])
+	}) {
+		if reasons[reason] > 0 {
+			stdout.Printf("lost           %.4f ms: %s\n", reasons[reason], reason)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b row) int { return cmp.Compare(b.lost(threads), a.lost(threads)) })
+	stdout.Printf("\n%9s %9s %9s %6s %6s  %-24s %s\n", "lost ms", "one", "all", "gain", "tiles", "kernel", "why")
+	for i, r := range list {
+		if i == mostLost || r.lost(threads) < total/100 {
+			break
+		}
+		stdout.Printf("%9.4f %9.4f %9.4f %6.2f %6d  %-24s %s\n", r.lost(threads), r.OneThread, r.Ms, r.OneThread/r.Ms,
+			r.Tiles, shortened(r.Kernel, 24), r.lostBy(threads))
+	}
+	stdout.Println("\nlost: by how much a launch is longer than its share of its time on one thread")
+}
+
+// mostLost is the most launches that printThreads lists.
+const mostLost = 30

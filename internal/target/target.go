@@ -130,6 +130,10 @@ type Kernel interface {
 	Run(a *Args, begin, end int64, scratch []byte) error
 }
 
+// LeastShared is the least time of a launch that several workers of a host share: several times as long as it takes to
+// hand tiles to another worker, whose results then lie in that worker's caches.
+const LeastShared = 8 * time.Microsecond
+
 // Course is the order of the tiles of a kernel that are not all independent. Tiles belong to stages, and are numbered
 // in the order of stages. The tiles of a stage are independent, and begin after all those of earlier stages have ended.
 type Course struct {

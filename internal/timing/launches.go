@@ -21,6 +21,8 @@ type Launch struct {
 	Count                                   int
 	Time                                    time.Duration
 	Operations, Done, Slots, Bytes, Weights int64
+	Tiles                                   int64
+	Alone                                   string
 }
 
 // Launches returns the launches, host operators and copies of a program, without counts and times, and the index in
@@ -47,6 +49,11 @@ func Launches(c *compiler.Compiled, dims []int64) (list []Launch, at map[program
 			l.Done, l.Slots = done.Operations, done.Slots
 			l.Bytes, _ = cost.Bytes.Eval(known)
 			l.Weights = min(l.Bytes, weights(c.Program, s))
+			values := make([]int64, len(s.Dims))
+			for i, d := range s.Dims {
+				values[i] = dims[d]
+			}
+			l.Tiles, _ = c.Code.Kernels[s.Kernel].Tiles(values) // 0 if the sizes do not fit
 		case *program.Host:
 			l = Launch{Nodes: s.Source, Kernel: s.Op, Backend: "host", Why: []string{compiler.WhyHost(s.Op)}}
 		case *program.Copy:

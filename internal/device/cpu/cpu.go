@@ -27,7 +27,7 @@ const (
 	spin  = 50 * time.Microsecond  // a helper spins so long before it parks
 	slice = time.Millisecond       // a run computes about so long before it yields its processor
 	turn  = 10 * time.Millisecond  // a run keeps its slot so long while others wait
-	worth = 8 * time.Microsecond   // the least time of a launch that is divided among workers
+	worth = target.LeastShared     // the least time of a launch that is divided among workers
 	waken = 60 * time.Microsecond  // the least time of a launch for which helpers are woken
 	small = 5 * time.Microsecond   // the least time of a piece of work
 	large = 500 * time.Microsecond // the most time of a piece of several tiles
