@@ -116,7 +116,7 @@ func (k *knowledge) assume(f sym.Expr) {
 			continue
 		}
 		without := f.Subst(func(n sym.Name) (sym.Expr, bool) { return sym.Const(0), n == name })
-		if _, high := k.dims.Bounds(without); high < 0 {
+		if k.dims.Negative(without) {
 			k.raised = append(k.raised, raise{name, r})
 			k.dims.Set(name, sym.Range{Min: 1, Max: r.Max})
 		}
@@ -231,7 +231,7 @@ func (k *knowledge) atLeastZero(e sym.Expr) sym.Truth {
 		}
 	}
 	for _, f := range k.facts {
-		if _, high := k.dims.Bounds(f); high < 0 {
+		if k.dims.Negative(f) {
 			return sym.Yes // never reached
 		}
 	}

@@ -74,6 +74,9 @@ type chunking struct {
 	inPlace map[*ir.Value]bool // operands that are computed directly in the memory of the result that holds them
 	from    map[*ir.Value]int  // of a result that holds its operands: the node that makes the first operand
 	known   map[rowsOf]rowsAre
+	// exhaustive: segments that cannot be chosen are examined too; weighed counts those examined. Both are for tests.
+	exhaustive bool
+	weighed    int
 }
 
 type rowsOf struct {

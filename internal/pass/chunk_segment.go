@@ -191,21 +191,39 @@ func (s *segment) operands(n *ir.Node, visit func(i int, v *ir.Value)) {
 	}
 }
 
-// weigh estimates the bytes alive in the loop: operands and results in full, one piece of each intermediate result.
-func (s *segment) weigh() {
-	s.cost = s.through[s.first]
+// whole estimates the bytes that are alive in the loop in full: operands, results that are read after it, and values
+// that only pass by.
+func (s *segment) whole() float64 {
+	cost := s.through[s.first]
 	for _, n := range s.nodes {
 		if v := n.Outputs[0]; s.early(v, s.first) {
-			s.cost -= s.bytes[v]
+			cost -= s.bytes[v]
 		}
 	}
 	for _, n := range s.moved {
 		for _, v := range n.Outputs {
 			if v != nil && s.uses[v] >= s.first {
-				s.cost += s.size[v]
+				cost += s.size[v]
 			}
 		}
 	}
+	seen := map[*ir.Value]bool{}
+	for _, n := range s.nodes {
+		if v := n.Outputs[0]; s.leaves(v) {
+			cost += s.size[v]
+		}
+		s.operands(n, func(_ int, v *ir.Value) {
+			if !seen[v] && !s.inside(v) {
+				seen[v] = true
+				cost += s.size[v] - s.bytes[v] // it now has memory of its own
+			}
+		})
+	}
+	return cost
+}
+
+// weigh estimates the bytes alive in the loop: those of whole, and one piece of each intermediate result.
+func (s *segment) weigh() {
 	pieceBytes := func(v *ir.Value) float64 {
 		share := float64(s.have[v].Rows) / float64(max(s.extent(v), 1))
 		if s.images != nil {
@@ -220,24 +238,18 @@ func (s *segment) weigh() {
 	}
 	last := map[*ir.Value]*ir.Node{} // in the loop
 	copied := map[*ir.Value]bool{}
-	seen := map[*ir.Value]bool{}
 	for _, n := range s.nodes {
-		if v := n.Outputs[0]; s.leaves(v) {
-			s.cost += s.size[v]
-		}
 		s.operands(n, func(_ int, v *ir.Value) {
 			last[v] = n
-			if !seen[v] && !s.inside(v) {
-				seen[v], copied[v] = true, v.Const == nil && !s.leading(v)
-				s.cost += s.size[v] - s.bytes[v] // it now has memory of its own
-			}
+			copied[v] = !s.inside(v) && v.Const == nil && !s.leading(v)
 		})
 	}
 	live, most := 0.0, 0.0
+	began := map[*ir.Value]bool{} // copies
 	for _, n := range s.nodes {
 		s.operands(n, func(_ int, v *ir.Value) {
-			if copied[v] && seen[v] {
-				seen[v] = false
+			if copied[v] && !began[v] {
+				began[v] = true
 				live += pieceBytes(v)
 			}
 		})
@@ -250,7 +262,8 @@ func (s *segment) weigh() {
 			}
 		})
 	}
-	s.cost += most
+	s.cost = s.whole() + most
+	s.weighed++
 }
 
 // freed is the number of bytes saved at a node before the segment: the memory of concatenations' results is not in use

@@ -152,6 +152,97 @@ func (w *windows) next(x *ir.Value) *ir.Value {
 	return ops.SliceAxis(b, x, 1, sym.Const(w.Int64N(2)), sym.Const(rows-1-w.Int64N(2)))
 }
 
+// randomWindows returns a module of a random chain of operators with windows, and the chain; nil if
+// hardly any operator could be applied.
+func randomWindows(r *rand.Rand) (m *ir.Module, w *windows) {
+	m = &ir.Module{Name: "m", Dims: sym.NewDims(), Limits: map[sym.Name]sym.Expr{},
+		Main: &ir.Func{Name: "f", Body: &ir.Block{}}}
+	m.Funcs = []*ir.Func{m.Main}
+	batch := sym.Const(1)
+	switch r.IntN(3) {
+	case 0:
+		m.Dims.Set(sym.User("n"), sym.Range{Min: 0, Max: 4})
+		batch = sym.Dim("n")
+	case 1:
+		batch = sym.Const(2)
+	}
+	w = &windows{Rand: r, b: ir.NewBuilder(ir.NewInference(m), m.Main.Body), axes: 1 + r.IntN(3)}
+	shape := []sym.Expr{batch, sym.Const(5 + r.Int64N(30)), sym.Const(5), sym.Const(2)}
+	switch w.axes {
+	case 1:
+		shape = slices.Delete(shape, 2, 3)
+	case 3:
+		shape = slices.Insert(shape, 2, sym.Const(4))
+	}
+	x := w.b.Param("x", ir.Type{DType: dtype.F32, Shape: shape})
+	values := []*ir.Value{x}
+	for range 3 + r.IntN(5) {
+		y, err := try(func() *ir.Value { return w.next(values[len(values)-1]) })
+		if y == nil || err != nil {
+			w.names = w.names[:len(w.names)-1]
+			m.Main.Body.Nodes = slices.DeleteFunc(m.Main.Body.Nodes, func(n *ir.Node) bool {
+				return len(n.Outputs) == 0 || n.Outputs[0] == nil
+			})
+			continue
+		}
+		values = append(values, y)
+	}
+	if len(values) < 3 {
+		return nil, nil
+	}
+	m.Main.Body.Results = []*ir.Value{values[len(values)-1]}
+	if r.IntN(2) == 0 && len(values) > 4 { // a value inside the segment is a result, too
+		m.Main.Body.Results = append(m.Main.Body.Results, values[len(values)/2])
+	}
+	return m, w
+}
+
+// TestChunkChoices: a search that leaves out segments which cannot be chosen chooses the same segments as one that
+// examines all of them, whatever number of bytes is allowed.
+func TestChunkChoices(t *testing.T) {
+	chosen, spared := 0, 0
+	for seed := range uint64(120) {
+		r := rand.New(rand.NewPCG(seed, 6))
+		m, _ := randomWindows(r)
+		if m == nil {
+			continue
+		}
+		if err := Dead(m); err != nil {
+			t.Fatal(err)
+		}
+		most := 0.0
+		for _, n := range m.Main.Body.Nodes {
+			most = max(most, newChunking(m, onCPU, 0).bytesOf(n.Outputs[0]))
+		}
+		for _, share := range []float64{0, 0.3, 0.8, 1.5, 3} {
+			want, all := newChunking(m, onCPU, share*most), map[*ir.Node]bool{}
+			want.exhaustive = true
+			got := newChunking(m, onCPU, share*most)
+			for _, n := range m.Main.Body.Nodes {
+				all[n] = r.IntN(4) > 0
+			}
+			wanted := func(n *ir.Node) bool { return all[n] }
+			lines := func(list []*segment) (text []string) {
+				for _, s := range list {
+					text = append(text, fmt.Sprint(s.first, s.last, len(s.nodes), s.pieces, s.cost, s.gain, s.work, s.more))
+				}
+				return text
+			}
+			expected, found := lines(want.best(wanted)), lines(got.best(wanted))
+			if !slices.Equal(found, expected) {
+				t.Fatalf("seed %d, %v of %v bytes: %q, want %q\n%s", seed, share, most, found, expected, m)
+			}
+			chosen += len(found)
+			if got.weighed < want.weighed {
+				spared++
+			}
+		}
+	}
+	if chosen < 100 || spared < 100 {
+		t.Errorf("%d segments were chosen, and %d searches examined fewer", chosen, spared)
+	}
+}
+
 // TestChunkWindows divides random chains of windows into pieces of any number of rows: the results equal the results in
 // one piece to the bit.
 func TestChunkWindows(t *testing.T) {
@@ -159,44 +250,9 @@ func TestChunkWindows(t *testing.T) {
 	pieces := map[int64]int{}
 	for seed := range uint64(400) {
 		r := rand.New(rand.NewPCG(seed, 5))
-		m := &ir.Module{Name: "m", Dims: sym.NewDims(), Limits: map[sym.Name]sym.Expr{},
-			Main: &ir.Func{Name: "f", Body: &ir.Block{}}}
-		m.Funcs = []*ir.Func{m.Main}
-		batch := sym.Const(1)
-		switch r.IntN(3) {
-		case 0:
-			m.Dims.Set(sym.User("n"), sym.Range{Min: 0, Max: 4})
-			batch = sym.Dim("n")
-		case 1:
-			batch = sym.Const(2)
-		}
-		w := &windows{Rand: r, b: ir.NewBuilder(ir.NewInference(m), m.Main.Body), axes: 1 + r.IntN(3)}
-		shape := []sym.Expr{batch, sym.Const(5 + r.Int64N(30)), sym.Const(5), sym.Const(2)}
-		switch w.axes {
-		case 1:
-			shape = slices.Delete(shape, 2, 3)
-		case 3:
-			shape = slices.Insert(shape, 2, sym.Const(4))
-		}
-		x := w.b.Param("x", ir.Type{DType: dtype.F32, Shape: shape})
-		values := []*ir.Value{x}
-		for range 3 + r.IntN(5) {
-			y, err := try(func() *ir.Value { return w.next(values[len(values)-1]) })
-			if y == nil || err != nil {
-				w.names = w.names[:len(w.names)-1]
-				m.Main.Body.Nodes = slices.DeleteFunc(m.Main.Body.Nodes, func(n *ir.Node) bool {
-					return len(n.Outputs) == 0 || n.Outputs[0] == nil
-				})
-				continue
-			}
-			values = append(values, y)
-		}
-		if len(values) < 3 {
+		m, w := randomWindows(r)
+		if m == nil {
 			continue
-		}
-		m.Main.Body.Results = []*ir.Value{values[len(values)-1]}
-		if r.IntN(2) == 0 && len(values) > 4 { // a value inside the segment is a result, too
-			m.Main.Body.Results = append(m.Main.Body.Results, values[len(values)/2])
 		}
 		if err := Dead(m); err != nil {
 			t.Fatal(err)

@@ -161,9 +161,11 @@ func (s *scheduler) dropIdle() {
 	}
 }
 
-// kernels runs the kernel steps, whose rows begin at first, on each kernel.
+// kernels runs the kernel steps, whose rows begin at first, on each kernel. Of kernels that differ in name, source and
+// work only, it runs them on the first, and the others are copies of the result.
 func (s *scheduler) kernels(first int) error {
 	s.snapshots = map[string][]*loop.Kernel{}
+	alike := s.alike()
 	rows, last := 0, -1
 	for _, step := range steps {
 		if step.kernel != nil {
@@ -180,8 +182,10 @@ func (s *scheduler) kernels(first int) error {
 				return err
 			}
 		}
-		if better := s.kernel(k); better != k {
-			*s.module.Kernels[i] = *better
+		if alike != nil && alike[i] != i {
+			*k = *copyFor(k, s.module.Kernels[alike[i]])
+		} else if better := s.kernel(k); better != k {
+			*k = *better
 		}
 	}
 	if s.options.After != nil {
@@ -192,6 +196,36 @@ func (s *scheduler) kernels(first int) error {
 		}
 	}
 	return nil
+}
+
+// alike returns, for each kernel, the index of the first kernel with the same loops and choice; nil if the steps of
+// each kernel are reported, or each kernel is shown to Options.Refuses.
+func (s *scheduler) alike() []int {
+	if s.options.After != nil || s.options.Refuses != nil {
+		return nil
+	}
+	kernels := s.module.Kernels
+	_, which := loop.Distinct(kernels)
+	type kind struct {
+		loops  int
+		choice Choice
+	}
+	firsts, alike := map[kind]int{}, make([]int, len(kernels))
+	for i, k := range kernels {
+		now := kind{which[i], s.choice(k)}
+		if _, known := firsts[now]; !known {
+			firsts[now] = i
+		}
+		alike[i] = firsts[now]
+	}
+	return alike
+}
+
+// copyFor returns a copy of a scheduled kernel with the name, source and work of k.
+func copyFor(k, scheduled *loop.Kernel) *loop.Kernel {
+	c := scheduled.Clone()
+	c.Name, c.Source, c.Work = k.Name, k.Source, k.Work
+	return c
 }
 
 // scheduler is the state of one RunWith.

@@ -361,3 +361,43 @@ func TestKernels(t *testing.T) {
 		}
 	}
 }
+
+// TestAlike schedules a module with equal kernels: the copies of the first kernel's schedule are what each kernel's own
+// schedule is, with names and sources of their own.
+func TestAlike(t *testing.T) {
+	build := func() *loop.Module {
+		w := newWriter()
+		x := w.buffer(loop.Input, dtype.F32, constants([]int64{24, 64}))
+		for range 3 {
+			weights := w.buffer(loop.Input, dtype.F32, constants([]int64{64, 64}))
+			x = w.unary(loop.Temp, loop.Tanh, w.matmul(loop.Temp, x, weights))
+		}
+		w.unary(loop.Output, loop.Exp, x)
+		return w.module
+	}
+	machine, err := target.For("avx512", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	together, apart := build(), build()
+	if err := RunWith(together, machine, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := RunWith(apart, machine, Options{After: func(string, func() string) {}}); err != nil {
+		t.Fatal(err)
+	}
+	if together.String() != apart.String() {
+		t.Errorf("together:\n%s\napart:\n%s", together, apart)
+	}
+	unlike, _ := loop.Distinct(together.Kernels)
+	if len(unlike) == len(together.Kernels) {
+		t.Errorf("%d kernels, all different", len(unlike))
+	}
+	bodies, sources := map[*loop.Stmt]bool{}, map[string]bool{}
+	for _, k := range together.Kernels {
+		bodies[&k.Body[0]], sources[k.Source] = true, true
+	}
+	if len(bodies) < len(together.Kernels) || len(sources) < len(together.Kernels) {
+		t.Errorf("%d kernels have %d bodies and %d sources", len(together.Kernels), len(bodies), len(sources))
+	}
+}

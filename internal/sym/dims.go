@@ -157,6 +157,17 @@ func (d *Dims) Bounds(e Expr) (lo, hi int64) {
 	return lo, hi
 }
 
+// Negative reports whether the upper bound of e is below zero, as Bounds does, with less work if it is not.
+func (d *Dims) Negative(e Expr) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if r, known := d.bounds[e.hash()]; known {
+		return r.Max < 0
+	}
+	q := query{dims: d}
+	return q.negative(e)
+}
+
 // Digest identifies an expression within the process: expressions have the same digest if they are Equal.
 type Digest hash
 

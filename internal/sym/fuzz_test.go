@@ -441,3 +441,34 @@ func TestProverAgainstBig(t *testing.T) {
 		}
 	}
 }
+
+// TestNegative compares Negative with the upper end that Bounds finds, for random expressions over various ranges.
+func TestNegative(t *testing.T) {
+	r := rand.New(rand.NewPCG(21, 22))
+	names := []string{"a", "b", "c"}
+	count := map[bool]int{}
+	for range 4000 {
+		one, other := NewDims(), NewDims()
+		for _, name := range names {
+			low := r.Int64N(5) - 2
+			high := []int64{low, low + r.Int64N(9), NoMax}[r.IntN(3)]
+			one.Set(User(name), Range{low, high})
+			other.Set(User(name), Range{low, high})
+		}
+		e := randomExpr(r, names, 3)
+		if r.IntN(2) == 0 {
+			e = Const(-1 - r.Int64N(9)).Sub(e.Mul(e))
+		}
+		_, high := one.Bounds(e)
+		if got := other.Negative(e); got != (high < 0) {
+			t.Fatalf("%s with %v: Negative is %v, the upper bound %d", e, other.ranges, got, high)
+		}
+		if got := one.Negative(e); got != (high < 0) {
+			t.Fatalf("%s with %v: after Bounds, Negative is %v, the upper bound %d", e, other.ranges, got, high)
+		}
+		count[high < 0]++
+	}
+	if count[true] < 400 || count[false] < 400 {
+		t.Errorf("%v", count)
+	}
+}

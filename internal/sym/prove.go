@@ -176,6 +176,25 @@ func (q *query) bounds(e Expr) (lo, hi int64) {
 	return v.lo, v.hi
 }
 
+// negative reports whether the upper bound that bounds finds for e is below zero. A value of e that is not refutes it
+// without a proof.
+func (q *query) negative(e Expr) bool {
+	if a := e.atom(); e.n == nil || a != nil && a.kind == variable {
+		_, hi := q.bounds(e)
+		return hi < 0
+	}
+	v := q.interval(e)
+	if v.hi < 0 || e.huge() || e.size() > largestProof || q.dims.Exhausted() {
+		return v.hi < 0
+	}
+	_, greatest := q.sample(e, func(_, high int64) bool { return high >= 0 })
+	if greatest >= 0 || v.hi <= greatest {
+		return false
+	}
+	q.steps = boundSteps
+	return negate(q.lower(e.Neg(), negate(greatest))) < 0
+}
+
 // lower returns a lower bound of e, minusInfinity if it finds none. It stops when the bound reaches the goal.
 func (q *query) lower(e Expr, goal int64) int64 {
 	v := q.interval(e)
