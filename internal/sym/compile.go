@@ -56,7 +56,7 @@ func NewNames(names []Name) *Names {
 
 // Compile is Expr.Compile for these names.
 func (n *Names) Compile(e Expr) (*Code, error) {
-	b := &builder{code: &Code{inputs: n.count}, inputs: n.operands, exprs: map[hash]int32{}, atoms: map[hash]int32{}}
+	b := &builder{code: &Code{inputs: n.count}, inputs: n.operands}
 	for _, name := range e.Vars() {
 		if _, ok := b.inputs[name]; !ok {
 			return nil, &UnboundError{name}
@@ -73,8 +73,16 @@ func (n *Names) Compile(e Expr) (*Code, error) {
 type builder struct {
 	code   *Code
 	inputs map[Name]int32
-	exprs  map[hash]int32 // the slots of expressions
+	exprs  map[hash]int32 // the slots of expressions; nil for none
 	atoms  map[hash]int32
+}
+
+// put adds an entry to a map, which is nil before the first one.
+func put(m *map[hash]int32, h hash, at int32) {
+	if *m == nil {
+		*m = map[hash]int32{}
+	}
+	(*m)[h] = at
 }
 
 func (b *builder) emit(s step) { b.code.steps = append(b.code.steps, s) }
@@ -112,7 +120,7 @@ func (b *builder) expr(e Expr) int32 {
 	}
 	at := b.slot()
 	b.emit(step{op: finishSum, y: at, c: e.c})
-	b.exprs[h] = at
+	put(&b.exprs, h, at)
 	return at
 }
 
@@ -143,7 +151,7 @@ func (b *builder) atom(a *atom) int32 {
 			b.emit(step{op: applyKind, x: x, y: at, c: int64(a.kind)})
 		}
 	}
-	b.atoms[a.hash] = at
+	put(&b.atoms, a.hash, at)
 	return at
 }
 

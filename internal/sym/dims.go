@@ -2,6 +2,7 @@ package sym
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"math"
 	"slices"
@@ -131,6 +132,15 @@ func (d *Dims) Names() []Name {
 	return slices.SortedFunc(maps.Keys(d.ranges), Name.Compare)
 }
 
+// All yields the dimensions with their ranges, in no order. The loop's body must not use the set.
+func (d *Dims) All() iter.Seq2[Name, Range] {
+	return func(yield func(Name, Range) bool) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		maps.All(d.ranges)(yield)
+	}
+}
+
 // Clone returns a copy that can be changed independently; it shares the credit.
 func (d *Dims) Clone() *Dims {
 	d.mu.Lock()
@@ -140,6 +150,9 @@ func (d *Dims) Clone() *Dims {
 
 // Bounds returns bounds of e over all bindings. math.MinInt64 and math.MaxInt64 mean no bound.
 func (d *Dims) Bounds(e Expr) (lo, hi int64) {
+	if e.n == nil {
+		return e.c, e.c
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	h := e.hash()
@@ -148,7 +161,7 @@ func (d *Dims) Bounds(e Expr) (lo, hi int64) {
 	}
 	q := query{dims: d, steps: boundSteps}
 	lo, hi = q.bounds(e)
-	if e.n != nil && !d.Exhausted() { // bounds that were found without credit may be wider than possible
+	if !d.Exhausted() { // bounds that were found without credit may be wider than possible
 		if d.bounds == nil || len(d.bounds) >= mostRemembered {
 			d.bounds = map[hash]Range{}
 		}
@@ -215,7 +228,7 @@ func (d *Dims) NotNegative(e Expr, briefly bool) bool {
 	}
 	q := query{dims: d, steps: proofSteps, proving: true}
 	shown := q.interval(e).lo >= 0
-	if !shown && e.size() <= largestProof && d.credit.Add(-int64(e.size())) >= 0 {
+	if !shown && !q.exact(e) && e.size() <= largestProof && d.credit.Add(-int64(e.size())) >= 0 {
 		if low, _ := q.sample(e, func(low, _ int64) bool { return low < 0 }); low >= 0 {
 			if briefly {
 				q.steps, q.quick = briefSteps, true

@@ -172,6 +172,34 @@ func (q *query) interval(e Expr) interval {
 	return out
 }
 
+// mostExact is the largest number of names of an expression of which exact knows that it has no name twice.
+const mostExact = 6
+
+// exact reports whether e takes the values of both ends of its interval, or any value beyond a limit: it is a
+// polynomial in which each name occurs once, and no range is empty. Nothing but its interval is to be proved of it.
+func (q *query) exact(e Expr) bool {
+	var names [mostExact]*atom
+	count := 0
+	for _, t := range e.terms() {
+		for _, a := range t.atoms {
+			if a.kind != variable || count == mostExact {
+				return false
+			}
+			if r, ok := q.dims.ranges[a.name]; ok && r.Min > r.Max {
+				return false
+			}
+			for _, b := range names[:count] {
+				if a.hash == b.hash {
+					return false
+				}
+			}
+			names[count] = a
+			count++
+		}
+	}
+	return true
+}
+
 // atomInterval returns the interval of an atom, and remembers it.
 func (q *query) atomInterval(a *atom) interval {
 	switch a.kind {

@@ -45,6 +45,8 @@ func (d *Dims) decide(e Expr) sign {
 		return notNegative
 	case v.hi < 0:
 		return negative
+	case q.exact(e):
+		return unknown
 	}
 	if e.size() > largestProof || d.credit.Add(-int64(e.size())) < 0 {
 		return unknown
@@ -162,7 +164,7 @@ func (q *query) bounds(e Expr) (lo, hi int64) {
 		}
 	}
 	v := q.interval(e)
-	if e.huge() || e.size() > largestProof || q.dims.Exhausted() {
+	if e.huge() || e.size() > largestProof || q.dims.Exhausted() || q.exact(e) {
 		return v.lo, v.hi
 	}
 	least, greatest := q.sample(e, nil)
