@@ -37,7 +37,7 @@ func (c *Compiled) prove() error {
 func narrowEnough(m *loop.Module) error {
 	unlike, _ := loop.Distinct(m.Kernels)
 	for _, k := range unlike {
-		if err := loop.WidthOf(k).Least(m.Dims); err != nil {
+		if err := loop.FitLeast(k, m.Dims); err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"iter"
 	"maps"
 	"slices"
 
@@ -198,42 +199,61 @@ type Touches struct {
 }
 
 // Accesses returns every access to a buffer in body, in printed order, a statement's loads before its store.
-func Accesses(body []Stmt) []Touches {
-	var list []Touches
-	collect(body, nil, &list)
-	return list
+func Accesses(body []Stmt) []Touches { return slices.Collect(EachAccess(body)) }
+
+// EachAccess is Accesses without the list, for loops that do not change body.
+func EachAccess(body []Stmt) iter.Seq[Touches] {
+	return func(yield func(Touches) bool) { accesses(body, nil, yield) }
 }
 
-// collect appends the accesses in body to list; loops are those around body, outermost first.
-func collect(body []Stmt, loops []*For, list *[]Touches) {
+// accesses yields the accesses in body, and reports whether yield wants more; loops are those around body, outermost
+// first.
+func accesses(body []Stmt, loops []*For, yield func(Touches) bool) bool {
 	for _, s := range body {
-		values, n := values(s)
-		for _, e := range values[:n] {
-			WalkExpr(e, func(e Expr) {
-				if l, ok := e.(*Load); ok {
-					*list = append(*list, Touches{Buffer: l.From, Index: l.Index, Mask: l.Mask, Loops: loops, Stmt: s})
-				}
-			})
+		list, n := values(s)
+		for _, e := range list[:n] {
+			if !loads(e, s, loops, yield) {
+				return false
+			}
 		}
-		inside := loops
 		switch s := s.(type) {
 		case *Store:
-			*list = append(*list, Touches{Buffer: s.To, Write: true, Index: s.Index, Mask: s.Mask, Loops: loops, Stmt: s})
+			if !yield(Touches{Buffer: s.To, Write: true, Index: s.Index, Mask: s.Mask, Loops: loops, Stmt: s}) {
+				return false
+			}
 		case *Contract:
-			tile := func(t *Tile, rows, cols sym.Expr, write bool) {
-				*list = append(*list, Touches{Buffer: t.Buffer, Write: write, Index: t.Origin, Tile: t, Rows: rows, Cols: cols,
+			tile := func(t *Tile, rows, cols sym.Expr, write bool) bool {
+				return yield(Touches{Buffer: t.Buffer, Write: write, Index: t.Origin, Tile: t, Rows: rows, Cols: cols,
 					Loops: loops, Stmt: s})
 			}
-			tile(&s.A, s.M, s.K, false)
-			tile(&s.B, s.K, s.N, false)
-			tile(&s.C, s.M, s.N, true)
+			if !tile(&s.A, s.M, s.K, false) || !tile(&s.B, s.K, s.N, false) || !tile(&s.C, s.M, s.N, true) {
+				return false
+			}
 		case *For:
-			inside = append(loops[:len(loops):len(loops)], s)
-		}
-		for _, inner := range Bodies(s) {
-			collect(*inner, inside, list)
+			if !accesses(s.Body, append(loops[:len(loops):len(loops)], s), yield) {
+				return false
+			}
+		case *When:
+			if !accesses(s.Then, loops, yield) || !accesses(s.Else, loops, yield) {
+				return false
+			}
 		}
 	}
+	return true
+}
+
+// loads yields the loads in an expression of a statement.
+func loads(e Expr, of Stmt, loops []*For, yield func(Touches) bool) bool {
+	if l, ok := e.(*Load); ok && !yield(Touches{Buffer: l.From, Index: l.Index, Mask: l.Mask, Loops: loops, Stmt: of}) {
+		return false
+	}
+	inside, n := operands(e)
+	for _, x := range inside[:n] {
+		if !loads(x, of, loops, yield) {
+			return false
+		}
+	}
+	return true
 }
 
 // Cost estimates the work of a kernel, over its dimensions. If a loop's extent depends on outer variables, the larger

@@ -11,6 +11,9 @@ import (
 // Distinct returns the kernels that differ in more than name, source and work, and for each kernel its index among
 // them. A model's equal layers thus share a kernel.
 func Distinct(kernels []*Kernel) (unlike []*Kernel, which []int) {
+	if len(kernels) == 1 {
+		return []*Kernel{kernels[0]}, []int{0}
+	}
 	d := distinction{shared: map[*Stmt]int{}, alike: map[string][]int{}}
 	which = make([]int, len(kernels))
 	for i, k := range kernels {

@@ -98,6 +98,9 @@ func divides(f sym.Factor) bool {
 
 // each calls visit for each divisor in x that depends on dimensions only and is not a constant.
 func (d *Divisors) each(x sym.Expr, visit func(y sym.Expr)) {
+	if len(x.Vars()) > 0 && x.Multilinear() {
+		return // it has no operations
+	}
 	_, terms := x.Terms()
 	for _, t := range terms {
 		for _, f := range t.Factors {

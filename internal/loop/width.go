@@ -49,10 +49,31 @@ type extent64 struct {
 
 // WidthOf collects all integers of a kernel.
 func WidthOf(k *Kernel) *Width {
+	w := numbersOf(k)
+	names := sym.NewNames(k.Dims)
+	for _, p := range k.Params {
+		w.params = append(w.params, extentOf(k, p, names))
+	}
+	return w
+}
+
+// FitLeast returns an error of kind ErrInput if a kernel's integers do not fit for the smallest dimensions in their
+// ranges: then they fit for none.
+func FitLeast(k *Kernel, dims *sym.Dims) error {
+	least := make([]int64, len(k.Dims))
+	for i, name := range k.Dims {
+		if r, ok := dims.Get(name); ok && r.Min > 0 {
+			least[i] = r.Min
+		}
+	}
+	return numbersOf(k).Check(least)
+}
+
+// numbersOf is WidthOf without the layouts of the parameters.
+func numbersOf(k *Kernel) *Width {
 	c := widthCollector{w: &Width{kernel: k}, buffers: map[string]layoutOf{}, seen: map[scaledKey]bool{}}
 	for _, p := range k.Params {
 		c.buffer(p.Name, p.DType, p.Shape, p.Strides)
-		c.w.params = append(c.w.params, extentOf(k, p))
 	}
 	for _, l := range Locals(k) {
 		c.buffer(l.Local.Name, l.Local.DType, l.Local.Shape, nil)
@@ -106,17 +127,6 @@ func (w *Width) check(dims []int64) error {
 	}
 	return diag.Inputf("kernel @%s computes %s%s, which is not known to fit 64 bits", w.kernel.Name, wide.what, where).
 		AtNode(w.kernel.Source, "")
-}
-
-// Least is Check for the smallest dimensions in their ranges: if those do not fit, none do.
-func (w *Width) Least(dims *sym.Dims) error {
-	least := make([]int64, len(w.kernel.Dims))
-	for i, name := range w.kernel.Dims {
-		if r, ok := dims.Get(name); ok && r.Min > 0 {
-			least[i] = r.Min
-		}
-	}
-	return w.Check(least)
 }
 
 // fits returns the first number that is too large, or nil. of returns the range of the i-th dimension.
@@ -173,8 +183,8 @@ func (w *Width) Needs(dims, bytes []int64) error {
 	return nil
 }
 
-// extentOf compiles the layout of a parameter.
-func extentOf(k *Kernel, p *Param) extent64 {
+// extentOf compiles the layout of a parameter over the names of the kernel's dimensions.
+func extentOf(k *Kernel, p *Param, names *sym.Names) extent64 {
 	s := extent64{bits: int64(p.DType.Bits())}
 	strides := p.Strides
 	if strides == nil {
@@ -185,7 +195,7 @@ func extentOf(k *Kernel, p *Param) extent64 {
 			of sym.Expr
 			to *[]*sym.Code
 		}{{p.Shape[i], &s.shape}, {strides[i], &s.strides}} {
-			code, err := e.of.Compile(k.Dims)
+			code, err := names.Compile(e.of)
 			if err != nil {
 				kernelBug(k, "%s: %v", e.of, err)
 			}

@@ -29,7 +29,7 @@ func putNumbers(l *loop.Launch) {
 			numbers[k.Params[i].Name] = c
 		}
 	}
-	for _, a := range loop.Accesses(k.Body) {
+	for a := range loop.EachAccess(k.Body) {
 		if a.Tile != nil || a.Mask != nil {
 			delete(numbers, a.Buffer)
 		}

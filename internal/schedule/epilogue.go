@@ -249,7 +249,7 @@ func othersShare(launch *loop.Launch, but []int, buffers []*loop.Buffer) bool {
 // otherwise.
 func (s *scheduler) readsOnce(m *mapping, p *loop.Param) []sym.Expr {
 	var pattern []sym.Expr
-	for _, a := range loop.Accesses(m.kernel.Body) {
+	for a := range loop.EachAccess(m.kernel.Body) {
 		if a.Buffer != p.Name {
 			continue
 		}
@@ -285,7 +285,7 @@ func (s *scheduler) stores(k *loop.Kernel, p *loop.Param, m *mapping) []*loop.St
 		return nil
 	}
 	var list []*loop.Store
-	for _, a := range loop.Accesses(k.Body) {
+	for a := range loop.EachAccess(k.Body) {
 		if a.Buffer != p.Name {
 			continue
 		}
@@ -303,7 +303,7 @@ func (s *scheduler) stores(k *loop.Kernel, p *loop.Param, m *mapping) []*loop.St
 // around a store are independent, and have as many iterations as the parameter has elements. It returns nil otherwise.
 func (s *scheduler) onlyStores(k *loop.Kernel, p *loop.Param) []*loop.Store {
 	var list []*loop.Store
-	for _, a := range loop.Accesses(k.Body) {
+	for a := range loop.EachAccess(k.Body) {
 		if a.Buffer != p.Name {
 			continue
 		}

@@ -105,7 +105,7 @@ func (s *scheduler) lastNest(l *loop.Local, stmt loop.Stmt) (store *loop.Store, 
 	if !ok || store.To == l.Name || store.Mask != nil {
 		return nil, nil
 	}
-	for _, a := range loop.Accesses([]loop.Stmt{stmt}) {
+	for a := range loop.EachAccess([]loop.Stmt{stmt}) {
 		if a.Buffer != l.Name {
 			continue
 		}
@@ -166,7 +166,7 @@ func (s *scheduler) storedOnce(l *loop.Local, body []loop.Stmt, to string) bool 
 	if !simple {
 		return false
 	}
-	for _, a := range loop.Accesses(body) {
+	for a := range loop.EachAccess(body) {
 		if a.Buffer == to || a.Write != (a.Buffer == l.Name) {
 			return false
 		}

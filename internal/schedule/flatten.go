@@ -124,7 +124,7 @@ func (s *scheduler) walkAsOne(k *loop.Kernel, f, g *loop.For) bool {
 		}
 	})
 	axes := map[string]int{}
-	for _, a := range loop.Accesses(g.Body) {
+	for a := range loop.EachAccess(g.Body) {
 		if !good {
 			return false
 		}
@@ -170,7 +170,7 @@ func (s *scheduler) joint(k *loop.Kernel, buffer string, axis int, extent sym.Ex
 	if p == nil || !s.equal(p.Shape[axis+1], extent) {
 		return false
 	}
-	for _, a := range loop.Accesses(k.Body) {
+	for a := range loop.EachAccess(k.Body) {
 		if a.Buffer == buffer && a.Tile != nil {
 			return false // after merging, a tile's steps along two axes cannot be distinguished
 		}
@@ -198,7 +198,7 @@ func bufferOf(k *loop.Kernel, name string) *loop.Param {
 // merge merges two loops, and two axes of each buffer that they index.
 func (s *scheduler) merge(k *loop.Kernel, f, g *loop.For) {
 	axes := map[string]int{}
-	for _, a := range loop.Accesses(g.Body) {
+	for a := range loop.EachAccess(g.Body) {
 		if axis, _ := sideBySide(a.Index, f.Var, g.Var); axis >= 0 {
 			axes[a.Buffer] = axis
 		}

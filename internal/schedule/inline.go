@@ -161,7 +161,7 @@ func (s *scheduler) inlined(m *mapping, launch, consumer *loop.Launch, result *l
 // readsAll reports whether a map reads every element of a parameter: at its own loop variables, over the parameter's
 // shape.
 func (s *scheduler) readsAll(k *loop.Kernel, p *loop.Param) bool {
-	for _, a := range loop.Accesses(k.Body) {
+	for a := range loop.EachAccess(k.Body) {
 		if a.Buffer != p.Name {
 			continue
 		}

@@ -52,7 +52,7 @@ func (s *scheduler) piece(k *loop.Kernel, out int, nest loop.Stmt) *piece {
 	p := &piece{nest: nest, source: -1}
 	var store *loop.Store
 	loops := map[sym.Name]*loop.For{}
-	for _, a := range loop.Accesses([]loop.Stmt{nest}) {
+	for a := range loop.EachAccess([]loop.Stmt{nest}) {
 		if a.Buffer != to.Name {
 			continue
 		}

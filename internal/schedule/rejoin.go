@@ -30,7 +30,7 @@ func (s *scheduler) shouldMerge(k *loop.Kernel, p *loop.Param, axis int, known *
 		return false
 	}
 	found := false
-	for _, a := range loop.Accesses(k.Body) {
+	for a := range loop.EachAccess(k.Body) {
 		if a.Buffer != p.Name {
 			continue
 		}
@@ -64,6 +64,9 @@ func (s *scheduler) within(k *loop.Kernel) *sym.Dims {
 
 // linear reports whether an expression is linear in each of its variables.
 func linear(e sym.Expr) bool {
+	if e.Multilinear() {
+		return true
+	}
 	for _, name := range e.Vars() {
 		if _, _, ok := e.Linear(name); !ok {
 			return false

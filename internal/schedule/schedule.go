@@ -51,6 +51,8 @@ type step struct {
 	// kernel changes k, a copy that it owns, and reports whether it did. Machines with blocks of threads run recipes
 	// instead (block_*.go).
 	kernel func(s *scheduler, k *loop.Kernel) bool
+	// when, if not nil, is a quick test: if it is false of a kernel, the step does nothing to it, and no copy is made.
+	when func(s *scheduler, k *loop.Kernel) bool
 }
 
 // steps run in this order: module steps up to the first kernel step, then all kernel steps for each kernel in turn,
@@ -67,18 +69,24 @@ var steps = []step{
 		module: (*scheduler).putParts},
 	{name: "contractions", why: "after parts, which changes the strides of operands", needed: true,
 		components: []string{"pack"}, module: (*scheduler).contractions},
-	{name: "rejoin", why: "before other steps replace loop variables by sums of several", kernel: rejoin},
-	{name: "cut-contractions", why: "before flatten: it recognises nests as lowering wrote them", kernel: cutContractions},
-	{name: "finish", why: "after contractions, whose sums stay in registers from nest to nest", kernel: finishWhereStored},
+	{name: "rejoin", why: "before other steps replace loop variables by sums of several", kernel: rejoin,
+		when: splitsIndices},
+	{name: "cut-contractions", why: "before flatten: it recognises nests as lowering wrote them", kernel: cutContractions,
+		when: withoutRegisterTiles},
+	{name: "finish", why: "after contractions, whose sums stay in registers from nest to nest", kernel: finishWhereStored,
+		when: hasLocals},
 	{name: "flatten", why: "before vectors: it makes loops long", kernel: flatten},
 	{name: "vectors", why: "before tiles: it exchanges loops", kernel: chooseVectors},
-	{name: "lanes", why: "after vectors: it moves vector loops outward", kernel: keepInLanes},
-	{name: "transpositions", why: "after vectors, whose loops it cuts", kernel: cutTranspositions},
+	{name: "lanes", why: "after vectors: it moves vector loops outward", kernel: keepInLanes,
+		when: hasNests},
+	{name: "transpositions", why: "after vectors, whose loops it cuts", kernel: cutTranspositions, when: hasNests},
 	{name: "tiles", why: "after the steps that add, merge or exchange loops", kernel: chooseTiles},
-	{name: "widen", why: "after tiles: it repeats statements for many rows and for few", kernel: widenPanels},
+	{name: "widen", why: "after tiles: it repeats statements for many rows and for few", kernel: widenPanels,
+		when: hasLocals},
 	{name: "functions-once", why: "last of a kernel: the names that it adds hide the form of nests from other steps",
 		kernel: functionsOnce},
-	{name: "repeats-apart", why: "after the steps that choose loops and change their indices", kernel: splitRepeats},
+	{name: "repeats-apart", why: "after the steps that choose loops and change their indices", kernel: splitRepeats,
+		when: repeats},
 	{name: "courses", why: "after tiles, whose number decides whether workers have enough to do",
 		module: always((*scheduler).inSteps)},
 	{name: "outside", why: "last: for kernels that still do not fit", needed: true, module: always((*scheduler).moveOut)},
@@ -272,6 +280,9 @@ func (s *scheduler) kernel(k *loop.Kernel) *loop.Kernel {
 // stepped returns a copy of the kernel after a step; the kernel itself if the step does nothing or its result does not
 // fit.
 func (s *scheduler) stepped(k *loop.Kernel, step step) *loop.Kernel {
+	if step.when != nil && !step.when(s, k) {
+		return k
+	}
 	next := k.Clone()
 	if !step.kernel(s, next) {
 		return k
