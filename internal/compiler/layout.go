@@ -92,7 +92,7 @@ func (c *Compiled) planOutputs(a *assembly) error {
 		return err
 	}
 	if len(roots) > 0 { // refuses sizes whose sum overflows, as the arena's plan does
-		if _, err := memplan.Naive(p); err != nil {
+		if err := memplan.Countable(p); err != nil {
 			return err
 		}
 	}

@@ -110,6 +110,13 @@ func (pl *planner) write(c *candidate) bool {
 	return c.written
 }
 
+// Countable returns an error if Plan refuses the problem: for example, if sizes are negative, or their sum does not fit
+// in 64 bits.
+func Countable(p Problem) error {
+	_, err := newPlanner(p, Options{})
+	return err
+}
+
 // Naive returns the plan without any reuse: no two buffers share a byte, except aliases. Plan is compared with
 // it.
 func Naive(p Problem) (*Solution, error) {
