@@ -1,6 +1,8 @@
 package amd64
 
 import (
+	"sync"
+
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
 	"github.com/weirml/weir/internal/codegen/lanes"
 	"github.com/weirml/weir/internal/diag"
@@ -86,8 +88,35 @@ var savedGeneral = []asm.Reg{asm.RAX, asm.RCX, asm.RDX, asm.RBX, asm.RSI, asm.R8
 	asm.R13, asm.R14, asm.R15}
 
 // PauseCode returns the routine that saves all registers and returns, and, from the offset resume on, the one that
-// loads them and continues.
+// loads them and continues. Callers do not change it.
 func (i *isa) PauseCode() (code []byte, resume int) {
+	of := pauseOf{i.bits, i.registers, i.masks}
+	if made, ok := pauses.Load(of); ok {
+		p := made.(pauseRoutine)
+		return p.code, p.resume
+	}
+	code, resume = i.pauseCode()
+	pauses.Store(of, pauseRoutine{code, resume})
+	return code, resume
+}
+
+// pauses has the results of PauseCode, which depend on the registers alone.
+var pauses sync.Map // of pauseOf to pauseRoutine
+
+// pauseOf is the registers that a pause saves.
+type pauseOf struct {
+	bits, registers int
+	masks           bool
+}
+
+// pauseRoutine is a result of PauseCode.
+type pauseRoutine struct {
+	code   []byte
+	resume int
+}
+
+// pauseCode is PauseCode without its cache.
+func (i *isa) pauseCode() (code []byte, resume int) {
 	b := newBuilder(i)
 	type place struct {
 		register asm.Reg

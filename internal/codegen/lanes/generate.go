@@ -87,17 +87,22 @@ func compileAll(kernels []*loop.Kernel, m *loop.Module, open func() (Compiler, f
 	compiled, why = make([]*Kernel, len(kernels)), make([]target.Left, len(kernels))
 	var next atomic.Int64
 	var workers diag.Group
-	for range min(runtime.GOMAXPROCS(0), len(kernels)) {
-		workers.Go("generating machine code", func() error {
-			c, done := open()
-			for at := next.Add(1) - 1; at < int64(len(kernels)); at = next.Add(1) - 1 {
-				if compiled[at], why[at] = CompileOne(kernels[at], m, c); why[at].Fault != nil {
-					c, done = open() // one that began a kernel is not used again
-				}
+	work := func() error {
+		c, done := open()
+		for at := next.Add(1) - 1; at < int64(len(kernels)); at = next.Add(1) - 1 {
+			if compiled[at], why[at] = CompileOne(kernels[at], m, c); why[at].Fault != nil {
+				c, done = open() // one that began a kernel is not used again
 			}
-			done()
-			return nil
-		})
+		}
+		done()
+		return nil
+	}
+	if n := min(runtime.GOMAXPROCS(0), len(kernels)); n > 1 {
+		for range n {
+			workers.Go("generating machine code", work)
+		}
+	} else {
+		_ = work() // waking another worker would take longer than a small kernel
 	}
 	if err := workers.Wait(); err != nil {
 		panic(err)

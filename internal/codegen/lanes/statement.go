@@ -18,7 +18,9 @@ func (e *Emitter) body(list []loop.Stmt) {
 		return
 	}
 	bound, names := e.bound, e.Names
-	e.bound, e.Names = maps.Clone(bound), maps.Clone(names)
+	if slices.ContainsFunc(list, declares) {
+		e.bound, e.Names = maps.Clone(bound), maps.Clone(names)
+	}
 	for i := 0; i < len(list); i++ {
 		if n := e.group(list[i:]); n > 0 {
 			i += n - 1
@@ -27,6 +29,15 @@ func (e *Emitter) body(list []loop.Stmt) {
 		e.statement(list[i])
 	}
 	e.bound, e.Names = bound, names
+}
+
+// declares reports whether a statement may give a name a value in the statements that follow it.
+func declares(s loop.Stmt) bool {
+	switch s.(type) {
+	case *loop.For, *loop.When, *loop.Store, *loop.Contract:
+		return false
+	}
+	return true
 }
 
 // statement emits a statement; it refuses a kernel whose code would be too long.
