@@ -15,10 +15,11 @@ var digestSeed = maphash.MakeSeed()
 func (m *Module) Digest() uint64 {
 	d := digest(len(m.Requires)<<20 ^ len(m.Proved)<<10 ^ len(m.Limits))
 	if m.Dims != nil {
-		for _, name := range m.Dims.Names() {
-			r, _ := m.Dims.Get(name)
-			d.add(maphash.Comparable(digestSeed, name) ^ maphash.Comparable(digestSeed, r))
+		ranges := uint64(0)
+		for name, r := range m.Dims.All() {
+			ranges += maphash.Comparable(digestSeed, name) ^ maphash.Comparable(digestSeed, r)*0x9e3779b97f4a7c15
 		}
+		d.add(ranges)
 	}
 	for _, f := range m.Funcs {
 		d.add(maphash.Comparable(digestSeed, f))

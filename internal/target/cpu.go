@@ -77,7 +77,7 @@ func limits(cache [3]int64, registers int) Limits {
 // Host returns the machine on which the process runs, at its highest level.
 func Host(threads int) Machine {
 	for i := len(levels) - 1; i >= 0; i-- {
-		if levels[i].arch == host.Arch && len(lacks(levels[i].name, host.Features)) == 0 {
+		if levels[i].arch == host.Arch && levels[i].among(host.Features) {
 			m := levels[i].machine(threads)
 			m.Features = slices.Clone(host.Features)
 			return m
@@ -172,6 +172,21 @@ func needs(cpu string) []string {
 		}
 	}
 	return nil
+}
+
+// among reports whether all features of a level are among features.
+func (l *level) among(features []string) bool {
+	for _, f := range l.needs {
+		if !slices.Contains(features, f) {
+			return false
+		}
+	}
+	for i := range levels {
+		if levels[i].name == l.after {
+			return levels[i].among(features)
+		}
+	}
+	return true
 }
 
 // lacks returns the features of a level that are not among features.
