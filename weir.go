@@ -257,10 +257,9 @@ func LoadBytes(data []byte) (m *Model, err error) {
 }
 
 func init() {
-	traced.Load = func(where string, module *ir.Module) (model any, err error) {
+	traced.Load = func(where string, module *ir.Module, once bool) (model any, err error) {
 		defer diag.Recover(&err, "loading what code built")
-		s, err := sources.OfModule("Go code, traced", module)
-		return loaded(modules{s}, err, where)
+		return loaded(modules{sources.OfModule("Go code, traced", module, once)}, nil, where)
 	}
 }
 

@@ -181,8 +181,8 @@ func (h *halves) programs(parts *pass.Divided) (forward, backward *compiled, err
 		}
 	}
 	h.takes, h.names = parts.Takes, nil
-	if forward, err = compile(parts.Forward, o.Name, o.Compile); err == nil {
-		backward, err = compile(parts.Backward, o.Name+", backward", o.Compile)
+	if forward, err = compile(parts.Forward, o.Name, o.Compile, false); err == nil {
+		backward, err = compile(parts.Backward, o.Name+", backward", o.Compile, false)
 	}
 	return forward, backward, err
 }

@@ -137,10 +137,11 @@ func (c *compiled) runWith(k *call, inputs int, arg func(i int) weir.Arg, out []
 // mostBindings is the number of bindings of a program whose calls are kept.
 const mostBindings = 8
 
-// compile makes a program of a module. At most o.Calls of its runs are active at once; others wait.
-func compile(m *ir.Module, where string, o weir.Options) (*compiled, error) {
+// compile makes a program of a module. At most o.Calls of its runs are active at once; others wait. If once is true,
+// the module is of use for nothing else.
+func compile(m *ir.Module, where string, o weir.Options, once bool) (*compiled, error) {
 	runs := max(1, o.Calls)
-	loaded, err := traced.Load(where, m)
+	loaded, err := traced.Load(where, m, once)
 	if err != nil {
 		return nil, err
 	}

@@ -456,7 +456,7 @@ func (c *cache) get(key []byte, build func() (*ir.Module, error)) (*compiled, er
 	if err != nil {
 		return nil, err
 	}
-	p, err := compile(m, "", weir.Options{Calls: max(4, runtime.GOMAXPROCS(0))})
+	p, err := compile(m, "", weir.Options{Calls: max(4, runtime.GOMAXPROCS(0))}, true)
 	if err != nil {
 		return nil, err
 	}

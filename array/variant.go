@@ -139,7 +139,7 @@ func (c *Compiled) compile(v *variant) (err error) {
 	}
 	o := c.options.Compile
 	o.Calls = max(1, o.Calls)
-	p, err := compile(v.traced.b.Module, c.options.Name, o)
+	p, err := compile(v.traced.b.Module, c.options.Name, o, false)
 	if v.traced = nil; err != nil {
 		v.scope.Close()
 		return err

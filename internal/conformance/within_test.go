@@ -31,7 +31,7 @@ func (x *trial) loaded() (*weir.Model, weir.Options, error) {
 		r, _ := m.Dims.Get(name)
 		o.Dims[name.Text()] = weir.Range{Min: 0, Max: min(r.Max, max(size+2, 33))}
 	}
-	loaded, err := traced.Load("a module of a test", m)
+	loaded, err := traced.Load("a module of a test", m, false)
 	if err != nil {
 		return nil, o, err
 	}

@@ -60,10 +60,7 @@ func folder(ctx context.Context, f *transformers.Folder) (m Model, err error) {
 		return nil, err
 	}
 	f.Settled()
-	t, err := built("transformers, safetensors", module)
-	if err != nil {
-		return nil, err
-	}
+	t := built("transformers, safetensors", module)
 	t.held = f
 	return t, nil
 }

@@ -172,8 +172,14 @@ func recognized(ctx context.Context, data []byte, file *mem.Block) (m Model, kno
 	return m, true, err
 }
 
-// OfModule returns a model of a module that other code built; from names that code.
-func OfModule(from string, module *ir.Module) (Model, error) { return some(built(from, module)) }
+// OfModule returns a model of a module that other code built, and that nobody changes any more; from names that code.
+// If once is true, the first Build takes the module over, and there is no second one.
+func OfModule(from string, module *ir.Module, once bool) Model {
+	if once {
+		return &textModel{parsed: module, from: from, once: true}
+	}
+	return built(from, module)
+}
 
 // some returns m as a Model; nil if there is an error.
 func some[M Model](m M, err error) (Model, error) {

@@ -21,6 +21,8 @@ type textModel struct {
 	source string
 	parsed *ir.Module // as written; each compilation parses its own
 	from   string     // names the code that built the module, if any
+	once   bool       // there is no source: the first compilation takes parsed over
+	taken  bool       // it has done so
 	held   held       // the files that have the constants; nil if there are none
 	// constants has the contents of constants that source omits, by name.
 	constants map[string]*tensor.Tensor
@@ -55,13 +57,11 @@ func (a archive) Close() error {
 	return err
 }
 
-// built returns the model of a module that other code built.
-func built(from string, module *ir.Module) (*textModel, error) {
-	t := &textModel{source: module.String(), from: from, constants: map[string]*tensor.Tensor{}}
+// built returns the model of a module that other code built, and that nobody changes any more.
+func built(from string, module *ir.Module) *textModel {
+	t := &textModel{source: module.String(), parsed: module, from: from, constants: map[string]*tensor.Tensor{}}
 	t.collect(module.Main.Body)
-	var err error
-	t.parsed, err = t.parse()
-	return t, err
+	return t
 }
 
 // exported returns a program that torch.export saved, an archive or the graph alone, in data: the bytes of a file, or
@@ -82,10 +82,9 @@ func exported(ctx context.Context, data []byte, file *mem.Block) (t *textModel, 
 	if err != nil {
 		return nil, err
 	}
-	if t, err = built(form, m); err == nil {
-		t.held, t.initial = archive{file, claim}, initial
-	}
-	return t, err
+	t = built(form, m)
+	t.held, t.initial = archive{file, claim}, initial
+	return t, nil
 }
 
 // isExported reports whether a file with this head is one of torch.export's.
@@ -134,6 +133,13 @@ func readText(data []byte) (*textModel, error) {
 
 // parse reads the text.
 func (t *textModel) parse() (*ir.Module, error) {
+	if t.once {
+		if t.taken {
+			return nil, diag.Internalf("%s is compiled twice", t.from)
+		}
+		t.taken = true
+		return t.parsed, nil
+	}
 	if t.from != "" {
 		return ir.Parse(t.source, ir.ParseOptions{Data: t.constant})
 	}

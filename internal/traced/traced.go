@@ -7,9 +7,10 @@ import (
 	"github.com/weirml/weir/internal/ir"
 )
 
-// Load makes a *weir.Model from a module, which it does not keep. where is the source line that built it, for errors.
-// The package weir sets Load when it is initialised.
-var Load func(where string, module *ir.Module) (model any, err error)
+// Load makes a *weir.Model from a module, which nobody may change any more. where is the source line that built it, for
+// errors. If once is true, the model can be compiled once only, and describes itself before that: the compilation takes
+// the module over, and the model has no text. The package weir sets Load when it is initialised.
+var Load func(where string, module *ir.Module, once bool) (model any, err error)
 
 // New makes a *weir.Tensor, as weir.New does, for the line of a return address. Its elements are zero if zeroed is
 // true; otherwise they are undefined, for results that an operation writes in full. The package weir sets New when it
