@@ -163,10 +163,25 @@ func WalkIntegers(body []Stmt, visit func(sym.Expr)) {
 		}
 	}
 	Walk(body, func(s Stmt) bool {
-		each(Integers(s))
+		switch s := s.(type) {
+		case *For:
+			visit(s.Extent)
+		case *Check:
+			visit(s.Min)
+			visit(s.Max)
+		default:
+			each(Integers(s))
+		}
 		return true
 	})
-	WalkValues(body, func(e Expr) { each(IntegersOf(e)) })
+	WalkValues(body, func(e Expr) {
+		switch e := e.(type) {
+		case *Index:
+			visit(e.X)
+		case *Load:
+			each(e.Index)
+		}
+	})
 }
 
 // Rewrite copies statements and expressions with changes; the original does not change. The zero value copies. The copy

@@ -35,7 +35,22 @@ type number struct {
 	x, y        sym.Expr
 	scale       int64   // bytes of an element, if x is an offset in elements
 	steps       [2]step // of a tile: rows, columns
-	what        string
+	what        words
+}
+
+// words name a number in errors.
+type words struct {
+	text string
+	of   string // the name of a buffer or a local, if text ends with %
+	name sym.Name
+}
+
+// String returns the words as one text.
+func (w words) String() string {
+	if w.name.None() {
+		return w.text + w.of
+	}
+	return w.text + w.name.String()
 }
 
 // step is the distance between neighbours, in elements, and their number.
@@ -77,9 +92,9 @@ func numbersOf(k *Kernel) *Width {
 	}
 	for _, l := range Locals(k) {
 		c.buffer(l.Local.Name, l.Local.DType, l.Local.Shape, nil)
-		c.integer(l.Offset, "the offset of local %"+l.Local.Name)
+		c.integer(l.Offset, words{text: "the offset of local %", of: l.Local.Name})
 	}
-	c.integer(Scratch(k), "the scratch")
+	c.integer(Scratch(k), words{text: "the scratch"})
 	c.body(k.Body)
 	w := c.w
 	upTo := func(most int64) bool {
@@ -249,8 +264,8 @@ type widthCollector struct {
 
 // scaledKey identifies an integer with its scale.
 type scaledKey struct {
-	scale int64
-	key   string
+	scale  int64
+	digest sym.Digest
 }
 
 // layoutOf is the layout of a buffer.
@@ -266,10 +281,10 @@ func (c *widthCollector) buffer(name string, dt dtype.DType, shape, strides []sy
 	}
 	c.buffers[name] = layoutOf{max(int64(dt.Bits()/8), 1), shape, strides}
 	for i, extent := range shape {
-		c.integer(extent, "the shape of %"+name)
-		c.integer(strides[i], "the strides of %"+name)
+		c.integer(extent, words{text: "the shape of %", of: name})
+		c.integer(strides[i], words{text: "the strides of %", of: name})
 	}
-	c.integer(Bytes(dt, shape), "the size of %"+name)
+	c.integer(Bytes(dt, shape), words{text: "the size of %", of: name})
 }
 
 // add appends a number; scale 0 means 1.
@@ -281,14 +296,14 @@ func (c *widthCollector) add(n number) {
 }
 
 // integer collects a symbolic integer; what names it in errors.
-func (c *widthCollector) integer(x sym.Expr, what string) { c.scaled(x, 1, what) }
+func (c *widthCollector) integer(x sym.Expr, what words) { c.scaled(x, 1, what) }
 
 // scaled collects a symbolic integer that code multiplies by scale. It skips small constants and repetitions.
-func (c *widthCollector) scaled(x sym.Expr, scale int64, what string) {
+func (c *widthCollector) scaled(x sym.Expr, scale int64, what words) {
 	if v, ok := x.Const(); ok && v >= -1<<32 && v <= 1<<32 {
 		return
 	}
-	key := scaledKey{scale, x.Key()}
+	key := scaledKey{scale, x.Digest()}
 	if !c.seen[key] {
 		c.seen[key] = true
 		c.add(number{x: x, scale: scale, what: what})
@@ -298,7 +313,7 @@ func (c *widthCollector) scaled(x sym.Expr, scale int64, what string) {
 // access collects the index of an access, axis by axis, and its offset.
 func (c *widthCollector) access(buffer string, index []sym.Expr) {
 	b := c.buffers[buffer]
-	what := "an index of %" + buffer
+	what := words{text: "an index of %", of: buffer}
 	for _, x := range index {
 		c.integer(x, what)
 	}
@@ -308,7 +323,7 @@ func (c *widthCollector) access(buffer string, index []sym.Expr) {
 // tile collects the corners of a tile, axis by axis, and their offsets.
 func (c *widthCollector) tile(t *Tile, rows, cols sym.Expr) {
 	b := c.buffers[t.Buffer]
-	what := "a tile of %" + t.Buffer
+	what := words{text: "a tile of %", of: t.Buffer}
 	for i, x := range t.Origin {
 		c.add(number{x: x, steps: [2]step{{t.Row[i], rows}, {t.Col[i], cols}}, what: what})
 	}
@@ -323,7 +338,7 @@ func (c *widthCollector) value(e Expr) {
 		switch e := e.(type) {
 		case *Index:
 			if _, alone := e.X.Name(); !alone { // a dimension is any number of 64 bits
-				c.integer(e.X, "an integer")
+				c.integer(e.X, words{text: "an integer"})
 			}
 		case *Load:
 			c.access(e.From, e.Index)
@@ -340,9 +355,9 @@ func (c *widthCollector) body(list []Stmt) {
 		}
 		switch s := s.(type) {
 		case *For:
-			c.add(number{loop: s.Var, x: s.Extent, what: "the extent of loop " + s.Var.String()})
+			c.add(number{loop: s.Var, x: s.Extent, what: words{text: "the extent of loop ", name: s.Var}})
 		case *Check:
-			c.add(number{check: s.Name, x: s.Min, y: s.Max, what: "the bounds of " + s.Name.String()})
+			c.add(number{check: s.Name, x: s.Min, y: s.Max, what: words{text: "the bounds of ", name: s.Name}})
 		case *Store:
 			c.access(s.To, s.Index)
 		case *Contract:

@@ -24,8 +24,9 @@ const rewritesDeepest = 16
 // the nodes that no node reads any more.
 type rewriting struct {
 	*ir.Inference
-	rules    map[string][]*rule
-	uses     map[*ir.Value]int // by nodes and as results of blocks
+	table    []rule
+	rules    map[string][]*rule // by operator, as far as nodes were visited
+	uses     map[*ir.Value]int  // by nodes and as results of blocks
 	owner    map[*ir.Node]*ir.Block
 	replaced map[*ir.Value]*ir.Value
 	gone     map[*ir.Node]bool
@@ -63,16 +64,10 @@ func apply(m *ir.Module, table []rule) error {
 	if !slices.ContainsFunc(m.Funcs, func(f *ir.Func) bool { return rooted(table, f.Body) }) {
 		return nil
 	}
-	rules := map[string][]*rule{}
-	for i := range table {
-		for _, root := range table[i].roots {
-			rules[root] = append(rules[root], &table[i])
-		}
-	}
 	c := ir.NewInference(m)
 	for _, f := range m.Funcs {
-		r := &rewriting{Inference: c, rules: rules, uses: map[*ir.Value]int{}, owner: map[*ir.Node]*ir.Block{},
-			replaced: map[*ir.Value]*ir.Value{}, gone: map[*ir.Node]bool{},
+		r := &rewriting{Inference: c, table: table, rules: map[string][]*rule{}, uses: map[*ir.Value]int{},
+			owner: map[*ir.Node]*ir.Block{}, replaced: map[*ir.Value]*ir.Value{}, gone: map[*ir.Node]bool{},
 			known: map[fact]sym.Expr{}}
 		r.count(f.Body)
 		r.rewrite(f.Body)
@@ -151,13 +146,27 @@ func (r *rewriting) visit(n *ir.Node) {
 	r.owner[n] = r.block
 	bound := slices.ContainsFunc(n.Outputs, func(v *ir.Value) bool { return v.Bound })
 	if len(n.Outputs) > 0 && !bound && r.depth < rewritesDeepest {
-		for _, rule := range r.rules[n.Op.Name()] {
+		for _, rule := range r.rulesOf(n.Op.Name()) {
 			if r.try(rule, n) {
 				return
 			}
 		}
 	}
 	r.block.Nodes = append(r.block.Nodes, n)
+}
+
+// rulesOf returns the rules for nodes of an operator.
+func (r *rewriting) rulesOf(op string) []*rule {
+	list, known := r.rules[op]
+	if !known {
+		for i := range r.table {
+			if slices.Contains(r.table[i].roots, op) {
+				list = append(list, &r.table[i])
+			}
+		}
+		r.rules[op] = list
+	}
+	return list
 }
 
 // try applies a rule to a node.

@@ -334,7 +334,11 @@ func (e Expr) Vars() []Name {
 	if p := e.n.names.Load(); p != nil {
 		return *p
 	}
-	var names []Name
+	count := 0
+	for _, t := range e.n.terms {
+		count += len(t.atoms)
+	}
+	names := make([]Name, 0, count)
 	for _, t := range e.n.terms {
 		for i, a := range t.atoms {
 			if i == 0 || t.atoms[i-1] != a { // a power repeats its atom
