@@ -314,15 +314,23 @@ func (e Expr) dividedBy(a *atom) Expr {
 
 // coefficients returns the coefficients of e as a polynomial in one atom, ascending.
 func (e Expr) coefficients(a *atom) []Expr {
-	degree := 0
-	for _, t := range e.terms() {
-		degree = max(degree, t.degree(a))
+	terms, degree := e.terms(), 0
+	var buffer [64]int32
+	degrees, counts := buffer[:0], [4]int{} // counts: of terms, by degree; of the last, and above
+	for _, t := range terms {
+		n := t.degree(a)
+		degrees = append(degrees, int32(n))
+		degree = max(degree, n)
+		counts[min(n, len(counts)-1)]++
 	}
 	lists, constants := make([][]term, degree+1), make([]int64, degree+1)
 	constants[0] = e.c
-	for _, t := range e.terms() {
-		n := t.degree(a)
+	for i, t := range terms {
+		n := int(degrees[i])
 		if rest := t.without(a, n); len(rest) > 0 {
+			if lists[n] == nil {
+				lists[n] = make([]term, 0, counts[min(n, len(counts)-1)])
+			}
 			lists[n] = append(lists[n], term{t.coef, rest})
 		} else {
 			constants[n] = t.coef

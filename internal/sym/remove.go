@@ -41,16 +41,26 @@ func (q *query) choose(e Expr) (*atom, remover) {
 			}
 		case ceilDiv:
 			offer(a, 1<<18, (*query).rewriteCeil)
-		case minimum, maximum:
-			if q.picksOne(e, a) {
-				offer(a, 2, (*query).removeExtremum)
-			} else {
-				offer(a, 1<<17, (*query).removeExtremum)
-			}
+		case minimum, maximum: // below
 		case floorDiv:
 			offer(a, 4+int(a.depth), (*query).removeFloor)
 		default:
 			offer(a, 1, (*query).removeOpaque)
+		}
+	}
+	const mostOfExtremum = 1 << 17
+	if rank >= mostOfExtremum {
+		return best, how
+	}
+	for _, a := range seen {
+		if a.kind != minimum && a.kind != maximum {
+			continue
+		}
+		if q.picksOne(e, a) {
+			offer(a, 2, (*query).removeExtremum)
+		} else {
+			offer(a, mostOfExtremum, (*query).removeExtremum)
+			break
 		}
 	}
 	return best, how
@@ -204,8 +214,10 @@ func (q *query) rewriteCeil(e Expr, a *atom, goal int64) int64 {
 
 // picksOne reports whether any argument of the extremum gives a bound of e: of a maximum with which e grows, or a
 // minimum with which e falls.
-func (q *query) picksOne(e Expr, a *atom) bool {
-	list := e.coefficients(a)
+func (q *query) picksOne(e Expr, a *atom) bool { return q.picks(e.coefficients(a), a) }
+
+// picks is picksOne for the coefficients of the expression.
+func (q *query) picks(list []Expr, a *atom) bool {
 	if len(list) > 2 {
 		return false
 	}
@@ -216,7 +228,7 @@ func (q *query) picksOne(e Expr, a *atom) bool {
 // removeExtremum replaces an extremum by its arguments: any of them if picksOne, otherwise all of them.
 func (q *query) removeExtremum(e Expr, a *atom, goal int64) int64 {
 	list := e.coefficients(a)
-	one := q.picksOne(e, a)
+	one := q.picks(list, a)
 	low := int64(plusInfinity)
 	if one {
 		low = minusInfinity
