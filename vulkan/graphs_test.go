@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -354,9 +355,12 @@ func smallerLimits(t testing.TB, shared, threads, private int64) string {
 	d := available(t)
 	words := []string{"minimum"}
 	for _, f := range d.Features {
-		if f != "cached-reads" {
+		if f != "cached-reads" && (f != "shuffle" || min(threads, d.Threads) >= d.Subgroup) {
 			words = append(words, f)
 		}
+	}
+	if slices.Contains(words, "shuffle") {
+		words = append(words, fmt.Sprintf("subgroup=%d", d.Subgroup))
 	}
 	return fmt.Sprintf("%s,shared=%d,invocations=%d,private=%d", strings.Join(words, ","), min(shared, d.Shared),
 		min(threads, d.Threads), private)

@@ -22,7 +22,11 @@ const (
 	KeepsSubnormal  = "keeps-subnormal"  // f32 with subnormal numbers
 	CachedReads     = "cached-reads"     // an element that a thread has read is read again as fast as shared memory
 	Fused           = "fused"            // products and sums of floats in one instruction that rounds once
+	Shuffle         = "shuffle"          // the Limits.Subgroup threads of a subgroup read one another's values
 )
+
+// ShuffleThreads is the largest number of threads of a block that uses Shuffle.
+const ShuffleThreads = 256
 
 // HasBlocks reports whether the machine runs kernels as blocks of threads.
 func (m Machine) HasBlocks() bool { return m.Limits.Invocations > 0 }
@@ -46,12 +50,16 @@ func Vulkan(limits Limits, features ...string) Machine {
 }
 
 // Within reports whether code for m, a machine of blocks, runs on another: that one has all its features, and no
-// smaller limits of a block. A thread's registers and CachedReads do not matter.
+// smaller limits of a block. A thread's registers and CachedReads do not matter, and the size of subgroups matters if
+// the code uses them.
 func (m Machine) Within(other Machine) bool {
 	for _, f := range m.Features {
 		if f != CachedReads && !other.Has(f) {
 			return false
 		}
+	}
+	if m.Has(Shuffle) && m.Limits.Subgroup != other.Limits.Subgroup {
+		return false
 	}
 	return m.Limits.Shared <= other.Limits.Shared && m.Limits.Invocations <= other.Limits.Invocations
 }
@@ -76,6 +84,8 @@ type Entry struct {
 	Name    string
 	Threads int64 // of a block
 	Shared  int64 // bytes of a block's shared memory
+	// Subgroup is the number of threads of a subgroup, all of them active, on which the code relies; 0 if it uses none.
+	Subgroup int64
 }
 
 // Report is memory in which a launch reports a value that failed its check: four words, which are zero before. Word 0

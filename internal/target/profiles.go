@@ -28,7 +28,7 @@ func Profiles() []string { return slices.Sorted(maps.Keys(profiles)) }
 
 // blockFeatures are the features that a user or a file may name.
 var blockFeatures = []string{Int8, Int16, Int64, Float16, Float64, Storage8, Storage16, Dot8, PhysicalAddress,
-	KeepsSpecial, KeepsSubnormal, CachedReads, Fused}
+	KeepsSpecial, KeepsSubnormal, CachedReads, Fused, Shuffle}
 
 // mostLimit is the largest limit that a user or a file may name: sums of a few do not overflow.
 const mostLimit = 1 << 40

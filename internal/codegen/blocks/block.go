@@ -121,7 +121,15 @@ func (w *Writer) block(n nest, total sym.Expr, threads int64) int64 {
 
 // together writes the statements that all threads of a block run together.
 func (w *Writer) together(body []loop.Stmt) {
+	done := 0 // statements that are written
 	for i, s := range body {
+		if i < done {
+			continue
+		}
+		if n := w.combine(body[i:]); n > 0 {
+			done = i + n
+			continue
+		}
 		switch s := s.(type) {
 		case *loop.Local:
 			w.blockLocal(s)

@@ -30,6 +30,11 @@ type Language interface {
 	// target.RowBlocks.
 	Thread() ID
 	Block(axis uint32) ID
+	// Subgroup is the number of the thread's subgroup in its block, and Lane the thread's number in its subgroup. Further
+	// returns the value x of the thread whose lane is greater by lanes; it is undefined if there is none.
+	Subgroup() ID
+	Lane() ID
+	Further(dt dtype.DType, x ID, lanes int64) ID
 	// Argument loads the i-th word of the argument block (see target.Binary) as an address; Word converts one that is a
 	// dimension to an integer. Address returns an address plus an offset in bytes.
 	Argument(i int) ID

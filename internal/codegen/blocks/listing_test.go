@@ -149,7 +149,12 @@ func (l *listing) Loop(condition func() ID, inside, next func()) {
 func (l *listing) Barrier()             { l.say("barrier") }
 func (l *listing) Thread() ID           { return l.fixed("thread") }
 func (l *listing) Block(axis uint32) ID { return l.fixed([]string{"column", "row"}[axis]) }
-func (l *listing) Argument(i int) ID    { return l.make("argument %d", i) }
+func (l *listing) Subgroup() ID         { return l.fixed("subgroup") }
+func (l *listing) Lane() ID             { return l.fixed("lane") }
+func (l *listing) Further(_ dtype.DType, x ID, lanes int64) ID {
+	return l.make("further %s %d", x, lanes)
+}
+func (l *listing) Argument(i int) ID { return l.make("argument %d", i) }
 func (l *listing) Word(argument ID, wide bool) ID {
 	return l.make("word %s %s", l.IntegerType(wide), argument)
 }

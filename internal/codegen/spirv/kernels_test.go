@@ -12,9 +12,10 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// machines returns the machines for which modules are checked: all profiles, and two with other features.
+// machines returns the machines for which modules are checked: all profiles, and some with other features.
 func machines(t testing.TB) (list []target.Machine) {
 	for _, name := range append(target.Profiles(), "desktop,keeps-special,keeps-subnormal,fused",
+		"desktop,shuffle", "mobile,shuffle,keeps-special", "gfx942,shuffle", "desktop,shuffle,subgroup=8",
 		"mobile,-storage8,-int8,-storage16,-int16") {
 		m, err := target.ParseLimits(name)
 		if err != nil {

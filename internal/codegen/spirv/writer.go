@@ -2,6 +2,7 @@ package spirv
 
 import (
 	"github.com/weirml/weir/internal/codegen/blocks"
+	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/target"
 )
 
@@ -16,6 +17,7 @@ type writer struct {
 	words     map[id]id      // of floats that back made: their bits
 	modes     []uint32       // execution modes that take the width of floats
 	arguments id             // the address of the argument block
+	subgroups bool           // the entry relies on the size of subgroups
 }
 
 type (
@@ -26,7 +28,7 @@ type (
 
 // Begin begins an entry: it loads the address of the argument block.
 func (w *writer) Begin() {
-	w.body = w.newBody()
+	w.body, w.subgroups = w.newBody(), false
 	address := w.addressType()
 	block := w.global(opTypeStruct, 0, uint32(address))
 	if !w.noted("block") {
@@ -43,6 +45,9 @@ func (w *writer) Begin() {
 func (w *writer) Finish(e *target.Entry) {
 	m := w.module
 	w.body.finish()
+	if w.subgroups {
+		e.Subgroup = w.machine.Limits.Subgroup
+	}
 	operands := append([]uint32{executionModelGLCompute, uint32(w.body.function)}, literal(e.Name)...)
 	for _, x := range w.body.mentions {
 		operands = append(operands, uint32(x))
@@ -184,11 +189,37 @@ func (w *writer) Block(axis uint32) id { return w.builtIn(builtInWorkgroupId, ax
 // builtIn loads a component of a built-in vector, by the vector's number in the grammar.
 func (w *writer) builtIn(number, component uint32) id {
 	vector := w.global(opTypeVector, 0, uint32(w.intType(32)), 3)
+	return w.op2(opCompositeExtract, w.intType(32), w.given(number, vector), component)
+}
+
+// given loads a built-in variable of a type, by its number in the grammar.
+func (w *writer) given(number uint32, typ id) id {
 	x := w.known["builtin "+string(rune('0'+number))]
 	if x == 0 {
-		x = w.unique(opVariable, w.pointerType(storageClassInput, vector), storageClassInput)
+		x = w.unique(opVariable, w.pointerType(storageClassInput, typ), storageClassInput)
 		w.known["builtin "+string(rune('0'+number))] = x
 		w.decorate(x, decorationBuiltIn, number)
 	}
-	return w.op2(opCompositeExtract, w.intType(32), w.op(opLoad, vector, w.uses(x)), component)
+	return w.op(opLoad, typ, w.uses(x))
+}
+
+// Subgroup returns the number of the thread's subgroup in its block.
+func (w *writer) Subgroup() id { return w.ofSubgroup(builtInSubgroupId) }
+
+// Lane returns the number of the thread in its subgroup.
+func (w *writer) Lane() id { return w.ofSubgroup(builtInSubgroupLocalInvocationId) }
+
+// ofSubgroup loads a built-in number of subgroups.
+func (w *writer) ofSubgroup(number uint32) id {
+	w.subgroups = true
+	w.capability(capabilityGroupNonUniform)
+	return w.given(number, w.intType(32))
+}
+
+// Further returns the value x of the thread whose lane is greater by lanes.
+func (w *writer) Further(dt dtype.DType, x id, lanes int64) id {
+	const subgroup = 3 // the scope
+	w.capability(capabilityGroupNonUniform, capabilityGroupNonUniformShuffleRelative)
+	return w.write(opGroupNonUniformShuffleDown, w.Held(dt), []id{w.constant32(subgroup), x,
+		w.constant32(uint32(lanes))})
 }

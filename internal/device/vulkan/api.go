@@ -46,6 +46,9 @@ const (
 	kindTimelineSubmit  = 1000207003
 	kindSemaphoreWait   = 1000207004
 	kindBufferAddress   = 1000244001
+	kindSubgroupSizes   = 1000225000
+	kindSubgroupAsked   = 1000225001
+	kindSubgroupControl = 1000225002
 	kindDotProduct      = 1000280000
 	kindMaintenance4    = 1000413001
 	apiVersion12        = 1<<22 | 2<<12
@@ -72,9 +75,11 @@ const (
 	transferWrite       = 0x1000
 	hostRead            = 0x2000
 	bindCompute         = 1
-	portability         = 1 // flag of an instance: it also lists devices that lack features of Vulkan
-	allocateAddressed   = 2 // flag of an allocation: it has an address
-	submitOnce          = 1 // flag of commands
+	shuffleRelative     = 0x20 // of operations of subgroups
+	fullSubgroups       = 2    // flag of a stage: all threads of its subgroups are active
+	portability         = 1    // flag of an instance: it also lists devices that lack features of Vulkan
+	allocateAddressed   = 2    // flag of an allocation: it has an address
+	submitOnce          = 1    // flag of commands
 	timelineSemaphore   = 1
 	severityWarning     = 0x100
 	severityError       = 0x1000
@@ -221,6 +226,12 @@ type stageCreateInfo struct {
 	specialization uintptr
 }
 
+type subgroupInfo struct {
+	head
+	threads uint32
+	_       uint32
+}
+
 type pipelineCreateInfo struct {
 	head
 	flags     uint32
@@ -343,6 +354,16 @@ const (
 	controlSubnormal         = 40
 	subgroupSize             = 32
 	subgroupThreads          = 16
+	subgroupStages           = 20
+	subgroupOperations       = 24
+	subgroupControlSize      = 24
+	featureSubgroupControl   = 16
+	featureFullSubgroups     = 20
+	subgroupSizesSize        = 32
+	leastSubgroup            = 16
+	greatestSubgroup         = 20
+	mostSubgroups            = 24
+	subgroupSizeStages       = 28
 	maintenance4Size         = 24
 	maintenanceMostBuffer    = 16
 	maintenance3Size         = 32

@@ -145,6 +145,12 @@ func (d *Device) create() error {
 		dots.set(featureDotProduct, 1)
 		next = dots.address()
 	}
+	if m.Has(target.Shuffle) {
+		control := newBlob(&p, subgroupControlSize, kindSubgroupControl, next)
+		control.set(featureSubgroupControl, 1)
+		control.set(featureFullSubgroups, 1)
+		next = control.address()
+	}
 	f12 := newBlob(&p, features12Size, kindFeatures12, next)
 	f11 := newBlob(&p, features11Size, kindFeatures11, f12.address())
 	features := newBlob(&p, features2Size, kindFeatures2, f11.address())

@@ -246,9 +246,11 @@ func (i *instance) describe(handle uintptr, number int) physical {
 	floats := newBlob(&p, floatControlsSize, kindFloatControls, subgroups.address())
 	largest, dots := newBlob(&p, maintenance4Size, kindMaintenance4, floats.address()),
 		newBlob(&p, dotProductSize, kindDotProduct, 0)
+	sizes := newBlob(&p, subgroupSizesSize, kindSubgroupSizes, largest.address())
+	control := newBlob(&p, subgroupControlSize, kindSubgroupControl, dots.address())
 	next, nextFeatures := floats.address(), uintptr(0)
 	if api >= apiVersion13 {
-		next, nextFeatures = largest.address(), dots.address()
+		next, nextFeatures = sizes.address(), control.address()
 	}
 	props := newBlob(&p, properties2Size, kindProperties2, next)
 	do(i.function("vkGetPhysicalDeviceProperties2"), handle, props.address())
@@ -285,6 +287,7 @@ func (i *instance) describe(handle uintptr, number int) physical {
 		{target.Float16, f12.word(featureFloat16) != 0}, {target.Float64, features.word(featureFloat64) != 0},
 		{target.Storage8, f12.word(feature8Bits) != 0}, {target.Storage16, f11.word(feature16Bits) != 0},
 		{target.Dot8, dots.word(featureDotProduct) != 0},
+		{target.Shuffle, shuffles(limits, subgroups, sizes, control)},
 		{target.PhysicalAddress, f12.word(featureAddress) != 0},
 		{target.CachedReads, processor},
 		{target.KeepsSpecial, floats.word(controlSpecial) != 0}, {target.KeepsSubnormal, floats.word(controlSubnormal) != 0},
@@ -301,6 +304,16 @@ func (i *instance) describe(handle uintptr, number int) physical {
 	}
 	d.family, d.info.Why = i.whyNot(&d, f12)
 	return d
+}
+
+// shuffles reports whether blocks of a multiple of a subgroup's threads, of at most target.ShuffleThreads, can consist
+// of full subgroups of the size that limits have, whose threads read one another's values.
+func shuffles(limits target.Limits, subgroups, sizes, control blob) bool {
+	size := limits.Subgroup
+	return subgroups.word(subgroupStages)&stageCompute != 0 && subgroups.word(subgroupOperations)&shuffleRelative != 0 &&
+		control.word(featureSubgroupControl) != 0 && control.word(featureFullSubgroups) != 0 &&
+		sizes.word(subgroupSizeStages)&stageCompute != 0 && size >= int64(sizes.word(leastSubgroup)) &&
+		size <= int64(sizes.word(greatestSubgroup)) && size*int64(sizes.word(mostSubgroups)) >= target.ShuffleThreads
 }
 
 // privateBytes is the limit of a thread's bytes in registers: with more, too few threads are resident to hide the

@@ -76,7 +76,7 @@ func keyOf(b *target.Binary) (key [sha256.Size]byte) {
 	h := sha256.New()
 	_ = binary.Write(h, binary.LittleEndian, b.Words)
 	for _, e := range b.Entries {
-		fmt.Fprintf(h, "%q %d %d", e.Name, e.Threads, e.Shared)
+		fmt.Fprintf(h, "%q %d %d %d", e.Name, e.Threads, e.Shared, e.Subgroup)
 	}
 	return [sha256.Size]byte(h.Sum(nil))
 }
@@ -100,6 +100,14 @@ func (d *Device) makePipelines(made *pipelines, name string, code *target.Binary
 		}
 		stage := stageCreateInfo{head: head{kind: kindStage}, stage: stageCompute, module: module,
 			name: pinString(&p, e.Name)}
+		if e.Subgroup > 0 {
+			if e.Subgroup != limits.Subgroup || e.Threads%e.Subgroup != 0 {
+				return diag.Internalf("kernel @%s has %d threads in subgroups of %d, and %s has %d", name, e.Threads, e.Subgroup,
+					d.Name(), limits.Subgroup)
+			}
+			asked := subgroupInfo{head: head{kind: kindSubgroupAsked}, threads: uint32(e.Subgroup)}
+			stage.flags, stage.next = fullSubgroups, at(&p, &asked)
+		}
 		info := pipelineCreateInfo{head: head{kind: kindPipeline}, stage: stage, layout: d.layout, baseIndex: -1}
 		var pipeline uint64
 		if err := d.call("vkCreateComputePipelines", d.handle, uintptr(d.cache), 1, at(&p, &info), 0,
