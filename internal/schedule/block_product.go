@@ -8,6 +8,7 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/target"
 )
 
 // A sum of products, for machines that run blocks of threads: of a matrix product, a convolution of any kind, or
@@ -19,6 +20,10 @@ import (
 // value of the others there is a separate product. A block computes a tile of rows × columns. In each step it copies a
 // few steps' elements of A and of B, computed with conversions and masks, to shared memory, and each thread sums the
 // products of its own rows and columns in registers. The statements after the sum are computed there.
+//
+// If the number of steps is known, there may be two pairs of tiles in shared memory (see hasPairs): one is filled while
+// the other is multiplied, with one barrier for a tile of steps and not two, so that products hide the memory's
+// latency.
 //
 // All extents except the tile's may be dynamic. Elements beyond the rows and columns repeat the last ones, and are not
 // stored; those beyond the steps are 0.
@@ -64,12 +69,35 @@ func (s *scheduler) blockProduct(k *loop.Kernel) *loop.Kernel {
 	})
 	return s.cheapest(k, tiles, func(t productTile) float64 { return s.productCost(p, t) },
 		func(t productTile) []loop.Stmt {
-			w := s.newProductWriter(k, p, t)
-			if splits := s.splitsOf(p, t); splits > 1 {
-				return (&splitWriter{productWriter: w, splits: splits}).kernel()
+			if s.hasPairs(p, t) {
+				if pairs := s.productBody(k, p, t, 2); s.ifFits(k, pairs) != nil {
+					return pairs
+				}
 			}
-			return w.blocks(w.block)
+			return s.productBody(k, p, t, 1)
 		})
+}
+
+// The least number of tiles of steps for which two pairs of tiles pay, and of blocks with two pairs whose shared memory
+// the machine has: with fewer, too few threads would be resident.
+const leastPairs, pairedBlocks = 4, 3
+
+// hasPairs reports whether two pairs of tiles pay: not where memory that is read again is as fast as shared memory.
+func (s *scheduler) hasPairs(p *product, t productTile) bool {
+	tiles, fixed := asOneLoop(p.steps).size.CeilDiv(sym.Const(t.steps)).Const()
+	bytes := t.steps * (t.rows + t.columns) * int64(s.machine.SharedBits(p.sum.Bits())/8)
+	return fixed && tiles >= leastPairs && !s.machine.Has(target.CachedReads) &&
+		2*bytes*pairedBlocks <= s.machine.Limits.Shared
+}
+
+// productBody returns the body of a product's kernel with a tile, of which a block has a number of pairs at once.
+func (s *scheduler) productBody(k *loop.Kernel, p *product, t productTile, pairs int) []loop.Stmt {
+	w := s.newProductWriter(k, p, t)
+	w.pairs = pairs
+	if splits := s.splitsOf(p, t); splits > 1 {
+		return (&splitWriter{productWriter: w, splits: splits}).kernel()
+	}
+	return w.blocks(w.block)
 }
 
 // mostRefused is the number of fitting tiles that are tried at most if the generator refuses them.
@@ -318,6 +346,7 @@ type productWriter struct {
 	names                      *namer
 	rowsOf, columnsOf, stepsOf flat
 	row, column                sym.Expr // the first row and column of the block's tile
+	pairs                      int      // of tiles in shared memory: at most 2
 }
 
 // newProductWriter returns a writer for a product and a tile.
@@ -365,20 +394,54 @@ func (w *productWriter) added(from, count sym.Expr, end func(sums *loop.Local, t
 		return &loop.Local{Name: w.names.name(hint), DType: w.tileType(e),
 			Shape: []sym.Expr{sym.Const(t.steps), sym.Const(n)}, Space: loop.Shared}
 	}
-	tileA, tileB := shared("tile_a", w.a, t.rows), shared("tile_b", w.b, t.columns)
-	sums := &loop.Local{Name: w.names.name("sums"), DType: w.sum,
-		Shape: []sym.Expr{threads, sym.Const(t.ownRows), sym.Const(t.ownColumns)}}
-	steps := w.each(loop.Serial, "k", count, func(step sym.Expr) []loop.Stmt {
-		first := from.Add(step).Mul(sym.Const(t.steps))
-		return []loop.Stmt{
-			w.fetch(tileA, w.a, w.rowsOf, w.row, first, t.rows),
-			w.fetch(tileB, w.b, w.columnsOf, w.column, first, t.columns),
-			w.each(loop.Thread, "t", threads, func(thread sym.Expr) []loop.Stmt {
-				return []loop.Stmt{w.multiply(sums, tileA, tileB, thread)}
-			}),
+	var locals []loop.Stmt
+	var fetch, multiply [2]func(tile sym.Expr) []loop.Stmt
+	var sums *loop.Local
+	for i := range max(1, w.pairs) {
+		tileA, tileB := shared("tile_a", w.a, t.rows), shared("tile_b", w.b, t.columns)
+		locals = append(locals, tileA, tileB)
+		fetch[i] = func(tile sym.Expr) []loop.Stmt {
+			first := tile.Mul(sym.Const(t.steps))
+			return []loop.Stmt{w.fetch(tileA, w.a, w.rowsOf, w.row, first, t.rows),
+				w.fetch(tileB, w.b, w.columnsOf, w.column, first, t.columns)}
 		}
+		multiply[i] = func(sym.Expr) []loop.Stmt {
+			return []loop.Stmt{w.each(loop.Thread, "t", threads, func(thread sym.Expr) []loop.Stmt {
+				return []loop.Stmt{w.multiply(sums, tileA, tileB, thread)}
+			})}
+		}
+	}
+	sums = &loop.Local{Name: w.names.name("sums"), DType: w.sum,
+		Shape: []sym.Expr{threads, sym.Const(t.ownRows), sym.Const(t.ownColumns)}}
+	body := append(locals, sums, w.begin(sums))
+	if w.pairs == 2 {
+		body = append(body, w.inPairs(from, count, fetch, multiply)...)
+	} else {
+		body = append(body, w.each(loop.Serial, "k", count, func(step sym.Expr) []loop.Stmt {
+			return append(fetch[0](from.Add(step)), multiply[0](zero)...)
+		}))
+	}
+	return append(body, w.end(sums, end))
+}
+
+// inPairs returns the loops over count tiles of steps, from tile from on: each is fetched into one pair of tiles in
+// shared memory while the other pair is multiplied. The last fetch may repeat the last tile of all, whose elements are
+// then not used.
+func (w *productWriter) inPairs(from, count sym.Expr, fetch, multiply [2]func(tile sym.Expr) []loop.Stmt) []loop.Stmt {
+	last := w.stepsOf.size.CeilDiv(sym.Const(w.tile.steps)).Sub(one)
+	known := func(tile sym.Expr) sym.Expr { return from.Add(tile).Min(last) }
+	two := sym.Const(2)
+	both := w.each(loop.Serial, "k", count.FloorDiv(two), func(k sym.Expr) []loop.Stmt {
+		first := k.Mul(two)
+		body := append(fetch[1](from.Add(first).Add(one)), multiply[0](zero)...)
+		body = append(body, fetch[0](known(first.Add(two)))...)
+		return append(body, multiply[1](zero)...)
 	})
-	return []loop.Stmt{tileA, tileB, sums, w.begin(sums), steps, w.end(sums, end)}
+	out := append(fetch[0](known(zero)), both)
+	if w.equal(count.Mod(two), zero) {
+		return out
+	}
+	return append(out, w.each(loop.Serial, "k", count.Mod(two), multiply[0]))
 }
 
 // begin sets a thread's sums to 0.
