@@ -13,9 +13,9 @@ import (
 )
 
 // countText is a model with a state of many elements, one that is counted in integers, and an output.
-const countText = `weir 1 ir @count { main @main(%x: f32[4096], %sum: f32[4096], %steps: i64[]) {
-	state %sum -> %total state %steps -> %next const %one: i64[] = [1]
-	%total: f32[4096] = add(%sum, %x) %next: i64[] = add(%steps, %one) %twice: f32[4096] = add(%total, %total)
+const countText = `weir 1 ir @count { main @main(%x: f32[4096], %sum: f32[4096], %steps: i32[]) {
+	state %sum -> %total state %steps -> %next const %one: i32[] = [1]
+	%total: f32[4096] = add(%sum, %x) %next: i32[] = add(%steps, %one) %twice: f32[4096] = add(%total, %total)
 	return %total, %next, %twice } }`
 
 // done fails the test after an error.
@@ -77,7 +77,7 @@ type counting struct {
 
 const (
 	xBytes     = 4 * 4096     // of the argument, and of the output
-	stateBytes = 4*4096 + 8   // of both states
+	stateBytes = 4*4096 + 4   // of both states
 	runBytes   = xBytes * 2   // what a run copies if the states stay on the device
 	carryBytes = 2 * 4 * 4096 // what it copies more if the first state is in the host's memory
 )
@@ -85,7 +85,7 @@ const (
 // newCounting compiles countText and makes its arguments.
 func newCounting(t *testing.T, d device.Device) *counting {
 	c := &counting{t: t, d: d, p: stateProgram(t, countText, weir.Vulkan), x: newTensor(t, weir.F32, 4096),
-		sum: newTensor(t, weir.F32, 4096), steps: newTensor(t, weir.I64), expected: make([]float32, 4096)}
+		sum: newTensor(t, weir.F32, 4096), steps: newTensor(t, weir.I32), expected: make([]float32, 4096)}
 	numbers := make([]float32, 4096)
 	for i := range numbers {
 		numbers[i] = float32(i%17) / 4
@@ -137,7 +137,7 @@ func TestStatesStay(t *testing.T) {
 	c.check(0)
 	c.run(runBytes)
 	c.run(runBytes)
-	steps, err := weir.Copy[int64](c.steps)
+	steps, err := weir.Copy[int32](c.steps)
 	done(t, err)
 	if steps[0] != 6 {
 		t.Errorf("%d steps, not 6", steps[0])
@@ -181,7 +181,7 @@ func TestStatesMemory(t *testing.T) {
 	if got := d.Usage().Memory - held; got > peak || got < peak-queue {
 		t.Errorf("%d bytes are held, and %d predicted, of which %d are of the queue", got, peak, queue)
 	}
-	other, twin := newTensor(t, weir.F32, 4096), newTensor(t, weir.I64)
+	other, twin := newTensor(t, weir.F32, 4096), newTensor(t, weir.I32)
 	for range 2 {
 		once(t, c.p, weir.Inputs{"x": c.x, "sum": weir.Update(other), "steps": weir.Update(twin)})
 	}
