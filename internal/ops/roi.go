@@ -16,7 +16,7 @@ import (
 // init defines the operators roi_align and max_roi_pool.
 func init() {
 	define(&Def{Op: "roi_align", Taken: []int{1}, Grad: roiAlignGrad, Shape: roiAlignShape, Mean: roiAlignMean,
-		Samples: roiAlignSamples, Lowerings: []Lowering{{Name: "samples", Build: roiAlignNest}}})
+		Work: roiAlignWork, Samples: roiAlignSamples, Lowerings: []Lowering{{Name: "samples", Build: roiAlignNest}}})
 	define(&Def{Op: "max_roi_pool", Taken: []int{1}, Grad: maxRoiPoolGrad, Shape: maxRoiPoolShape, Mean: maxRoiPoolMean,
 		Samples: maxRoiPoolSamples, Lowerings: []Lowering{{Name: "bins", Build: maxRoiPoolNest}}})
 }
@@ -113,6 +113,12 @@ func roiAlignShape(c *ir.Inference, n *ir.Node) error {
 	return roiShape(c, n, 4)
 }
 
+// roiAlignWork returns two operations for each weighted element; bins whose samples a run counts have one at least.
+func roiAlignWork(n *ir.Node) sym.Expr {
+	ratio := max(n.Attrs.Int("ratio", 0), 1)
+	return product(n.Outputs[0].Type.Shape).Mul(sym.Const(8 * ratio * ratio))
+}
+
 // roiAxis is one axis of a region for the reference: where its bins begin, their size, and the samples of each.
 type roiAxis struct {
 	begin, bin float64
@@ -200,64 +206,95 @@ func roiAlignMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.
 	return []*tensor.Tensor{out}, err
 }
 
-// roiAlignNest finds the samples of a bin once for all channels, whose totals it keeps in a local buffer.
+// roiAlignNest finds the samples of a bin once for all channels if these are last: it keeps their totals in a local
+// buffer. Otherwise the channels are few, and each finds the samples of many bins side by side.
 func roiAlignNest(k *Nest, n *ir.Node) {
 	x, regions, images, out := k.In[0], k.In[1], k.In[2], k.Out[0]
 	dt, largest := computing(x.DType), n.Attrs.Bool("max")
 	axis, first := channelAxis(n)
 	channels := x.Shape[axis]
-	begin := func() loop.Expr {
-		if largest {
-			return loop.Lowest(dt)
-		}
-		return loop.Number(dt, 0)
+	begin := loop.Expr(loop.Number(dt, 0))
+	if largest {
+		begin = loop.Lowest(dt)
 	}
-	k.Nest(loop.Each, "o", []sym.Expr{out.Shape[0], out.Shape[first], out.Shape[first+1]}, func(o []sym.Expr) {
-		image := k.roiImage(images, o[0], x.Shape[0])
-		total := k.Local("total", dt, channels)
-		k.Each("z", channels, func(c sym.Expr) { k.Store(total, []sym.Expr{c}, begin()) })
-		axes := k.roiAxes(n, dt, regions, o, out.Shape[first:])
-		k.Serial("i", axes[0].samples, func(i sym.Expr) {
-			rows := axes[0].taps(k, i, x.Shape[first])
-			k.Serial("j", axes[1].samples, func(j sym.Expr) {
-				columns := axes[1].taps(k, j, x.Shape[first+1])
-				corners := k.corners(dt, [][]tap{rows, columns})
-				k.Each("c", channels, func(c sym.Expr) {
-					at := []sym.Expr{c}
-					if !largest {
-						k.Store(total, at, plus(total.Load(c), weighed(x, dt, image, c, axis, corners)))
-						return
-					}
-					most := total.Load(c)
-					for i := range corners {
-						most = loop.Apply2(loop.Max, most, weighed(x, dt, image, c, axis, corners[i:i+1]))
-					}
-					k.Store(total, at, most)
+	k.Each("r", out.Shape[0], func(region sym.Expr) {
+		image := k.roiImage(images, region, x.Shape[0])
+		axes := k.roiAxes(n, dt, regions, region, out.Shape[first:])
+		samples := func(bin []sym.Expr, each func(corners []corner)) {
+			down := axes[0].of(k, bin[0])
+			across := axes[1].of(k, bin[1])
+			k.Serial("i", down.samples, func(i sym.Expr) {
+				rows := down.taps(k, i, x.Shape[first])
+				k.Serial("j", across.samples, func(j sym.Expr) {
+					each(k.corners(dt, [][]tap{rows, across.taps(k, j, x.Shape[first+1])}))
 				})
 			})
-		})
-		count := axes[0].samples.Mul(axes[1].samples)
-		k.Each("s", channels, func(c sym.Expr) {
-			v := total.Load(c)
+		}
+		joined := func(total loop.Expr, c sym.Expr, corners []corner) loop.Expr {
+			if !largest {
+				return plus(total, weighed(x, dt, image, c, axis, corners))
+			}
+			for i := range corners {
+				total = loop.Apply2(loop.Max, total, weighed(x, dt, image, c, axis, corners[i:i+1]))
+			}
+			return total
+		}
+		store := func(bin []sym.Expr, c sym.Expr, v loop.Expr) {
+			count := axes[0].samples.Mul(axes[1].samples)
 			if !largest {
 				v = loop.Apply2(loop.Div, v, extentAs(dt, count.Max(one)))
 			} else {
 				v = loop.Choose(loop.Apply2(loop.Eq, loop.At(count), loop.Integer(dtype.I64, 0)), like(v, 0), v)
 			}
-			k.Store(out, slices.Insert(slices.Clone(o), axis, c), loop.Convert(out.DType, v))
+			to := slices.Insert([]sym.Expr{region, bin[0], bin[1]}, axis, c)
+			k.Store(out, to, loop.Convert(out.DType, v))
+		}
+		if axis == 1 {
+			k.Nest(loop.Each, "o", out.Shape[1:], func(o []sym.Expr) {
+				total := k.Var("total", begin)
+				samples(o[1:], func(corners []corner) { k.Set(total, joined(total, o[0], corners)) })
+				store(o[1:], o[0], total)
+			})
+			return
+		}
+		k.Nest(loop.Each, "o", out.Shape[first:first+2], func(o []sym.Expr) {
+			total := k.Local("total", dt, channels)
+			k.Each("z", channels, func(c sym.Expr) { k.Store(total, []sym.Expr{c}, begin) })
+			samples(o, func(corners []corner) {
+				inside := corners[0].inside // as all corners are
+				add := func() {
+					k.Each("c", channels, func(c sym.Expr) {
+						k.Store(total, []sym.Expr{c}, joined(total.Load(c), c, corners))
+					})
+				}
+				if largest {
+					add() // an element outside counts as 0, which may be the largest
+					return
+				}
+				for i := range corners {
+					corners[i].inside = nil
+				}
+				k.When(inside, add, nil)
+			})
+			k.Each("s", channels, func(c sym.Expr) { store(o, c, total.Load(c)) })
 		})
 	})
 }
 
-// roiLoop is roiAxis in a kernel, for one bin.
+// roiLoop is roiAxis in a kernel.
 type roiLoop struct {
-	begin, bin loop.Expr // of this bin
+	begin, bin loop.Expr // where the region, or one of its bins, begins, and the size of a bin
 	samples    sym.Expr
 }
 
-// roiLoop computes an axis of one bin from the region's two coordinates; too many samples end the run.
-// roiLoop computes an axis of one bin from the two coordinates of a region; too many samples end the run.
-func (k *Nest) roiLoop(n *ir.Node, low, high loop.Expr, bin, bins sym.Expr) roiLoop {
+// of returns the axis of one bin.
+func (a roiLoop) of(k *Nest, bin sym.Expr) roiLoop {
+	a.begin = k.Let("begin", plus(a.begin, times(extentAs(a.begin.DType(), bin), a.bin)))
+	return a
+}
+
+// roiLoop computes an axis of a region from its two coordinates; too many samples end the run.
+func (k *Nest) roiLoop(n *ir.Node, low, high loop.Expr, bins sym.Expr) roiLoop {
 	number := func(x float64) loop.Expr { return like(low, x) }
 	half, scale := n.Attrs.Bool("half"), number(n.Attrs.Float("scale", 1))
 	begin, end := times(low, scale), times(high, scale)
@@ -270,8 +307,7 @@ func (k *Nest) roiLoop(n *ir.Node, low, high loop.Expr, bin, bins sym.Expr) roiL
 		size = k.Let("size", loop.Choose(less(number(1), size), size, number(1)))
 	}
 	width := k.Let("bin", loop.Apply2(loop.Div, size, extentAs(low.DType(), bins)))
-	a := roiLoop{begin: k.Let("begin", plus(begin, times(extentAs(low.DType(), bin), width))), bin: width,
-		samples: sym.Const(n.Attrs.Int("ratio", 0))}
+	a := roiLoop{begin: begin, bin: width, samples: sym.Const(n.Attrs.Int("ratio", 0))}
 	if n.Attrs.Int("ratio", 0) == 0 {
 		count := k.Let("count", loop.Apply(loop.Ceil, width))
 		wrong := number(mostSamples + 1)

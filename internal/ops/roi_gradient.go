@@ -171,7 +171,7 @@ func roiAlignBackNest(k *Nest, n *ir.Node) {
 		k.Nest(loop.Each, "z", sums.Shape, func(to []sym.Expr) { k.Store(sums, to, loop.Number(dt, 0)) })
 		k.Nest(loop.Serial, "o", []sym.Expr{up.Shape[0], up.Shape[first], up.Shape[first+1]}, func(o []sym.Expr) {
 			image := k.roiImage(images, o[0], out.Shape[0])
-			axes := k.roiAxes(n, dt, regions, o, up.Shape[first:])
+			axes := k.roiBin(n, dt, regions, o, up.Shape[first:])
 			count := axes[0].samples.Mul(axes[1].samples)
 			share := k.Let("share", loop.Apply2(loop.Div, loop.Convert(dt, up.Load(at(o)...)), extentAs(dt, count.Max(one))))
 			k.Serial("i", axes[0].samples, func(i sym.Expr) {
@@ -198,13 +198,20 @@ func (k *Nest) roiImage(images *loop.Memory, region, count sym.Expr) sym.Expr {
 		"the number of a region's image")
 }
 
-// roiAxes returns the two axes of bin o[1:] of region o[0].
-func (k *Nest) roiAxes(n *ir.Node, dt dtype.DType, regions *loop.Memory, o, bins []sym.Expr) (axes [2]roiLoop) {
-	number := func(column int) loop.Expr { return loop.Convert(dt, regions.Load(o[0], sym.Const(int64(column)))) }
+// roiAxes returns the two axes of a region.
+func (k *Nest) roiAxes(n *ir.Node, dt dtype.DType, regions *loop.Memory, region sym.Expr,
+	bins []sym.Expr) (axes [2]roiLoop) {
+	number := func(column int) loop.Expr { return loop.Convert(dt, regions.Load(region, sym.Const(int64(column)))) }
 	for i := range axes {
-		axes[i] = k.roiLoop(n, number(1-i), number(3-i), o[1+i], bins[i])
+		axes[i] = k.roiLoop(n, number(1-i), number(3-i), bins[i])
 	}
 	return axes
+}
+
+// roiBin returns the two axes of bin o[1:] of region o[0].
+func (k *Nest) roiBin(n *ir.Node, dt dtype.DType, regions *loop.Memory, o, bins []sym.Expr) [2]roiLoop {
+	axes := k.roiAxes(n, dt, regions, o[0], bins)
+	return [2]roiLoop{axes[0].of(k, o[1]), axes[1].of(k, o[2])}
 }
 
 // roiAlignBackSamples are those of roi_align without max, with a derivative for each result.
@@ -298,7 +305,7 @@ func roiAlignLargestNest(k *Nest, n *ir.Node) {
 		func(all []sym.Expr) {
 			c, o := all[1], []sym.Expr{all[0], all[2], all[3]}
 			image := k.roiImage(images, o[0], x.Shape[0])
-			axes := k.roiAxes(n, dt, regions, o, at.Shape[first:])
+			axes := k.roiBin(n, dt, regions, o, at.Shape[first:])
 			most, where, weight := k.Var("most", loop.Lowest(dt)), k.Var("where", loop.Integer(dtype.I64, -1)),
 				k.Var("weight", loop.Number(dt, 0))
 			k.Serial("i", axes[0].samples, func(i sym.Expr) {

@@ -30,6 +30,24 @@ func (s *scheduler) guess(e sym.Expr) float64 {
 	return float64(v)
 }
 
+// trips guesses the number of iterations of a loop in a kernel. A value that a check names, which only a run decides,
+// has the usual value, within its bounds.
+func (s *scheduler) trips(k *loop.Kernel, f *loop.For) float64 {
+	bounds := map[sym.Name]sym.Expr{}
+	for _, name := range f.Extent.Vars() {
+		if _, known := s.dims.Get(name); known || slices.Contains(k.Dims, name) {
+			continue
+		}
+		loop.Walk(k.Body, func(stmt loop.Stmt) bool {
+			if c, ok := stmt.(*loop.Check); ok && c.Name == name {
+				bounds[name] = sym.Const(max(int64(min(usual, s.guess(c.Max))), int64(s.guess(c.Min))))
+			}
+			return true
+		})
+	}
+	return s.guess(f.Extent.Subst(func(name sym.Name) (sym.Expr, bool) { e, is := bounds[name]; return e, is }))
+}
+
 // costs are rough times in nanoseconds. They choose between forms of one kernel, so ratios matter.
 type costs struct {
 	scalar        float64 // an operation outside vector loops
@@ -169,7 +187,7 @@ func (c *coster) statement(s loop.Stmt) float64 {
 		cost, _ := c.access(s.To, s.Index, false)
 		total += cost
 	case *loop.For:
-		n := max(c.guess(s.Extent), 0)
+		n := max(c.trips(c.kernel, s), 0)
 		if _, known := s.Extent.Const(); !known {
 			n = max(n, 1) // an extent guessed as 0 may be larger: its body must be scheduled too
 		}

@@ -124,7 +124,7 @@ func (s *scheduler) inlined(m *mapping, launch, consumer *loop.Launch, result *l
 		}
 		times := 1.0
 		for _, f := range a.Loops {
-			times *= max(s.guess(f.Extent), 0)
+			times *= max(s.trips(k, f), 0)
 		}
 		count += times
 		masked = masked || a.Mask != nil

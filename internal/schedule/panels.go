@@ -393,7 +393,7 @@ func (s *scheduler) steps(k *loop.Kernel, c *loop.Contract) float64 {
 		}
 		for _, f := range a.Loops {
 			if f.Kind == loop.Serial {
-				steps *= max(s.guess(f.Extent), 1)
+				steps *= max(s.trips(k, f), 1)
 			}
 		}
 	}
