@@ -24,6 +24,7 @@ type Product struct {
 	DType   dtype.DType    // of the sums
 	From    [2]dtype.DType // of the operands; Invalid: DType
 	Dynamic bool           // M, N and K are dimensions; with Dot, only M and N
+	Named   bool           // M is a dimension
 	Dot     int64          // steps of a group, adjacent for a column of the right operand; 0: no groups
 	Extreme bool           // all integers of the operands are the least or the greatest of their type
 	Wraps   bool           // with Extreme: the greatest on the left, the least on the right: sums exceed their type
@@ -38,8 +39,8 @@ type Product struct {
 }
 
 func (c Product) String() string {
-	return fmt.Sprintf("%dx%dx%d%v/%d/%d %s%v %s %s%v dynamic=%v dot=%d packed=%v turned=%v across=%v", c.M, c.N, c.K,
-		c.Windows, c.Width, c.Rows, c.DType, c.From, c.First, c.Last, c.To, c.Dynamic, c.Dot, c.Packed, c.Turned, c.Across)
+	return fmt.Sprintf("%dx%dx%d%v/%d/%d %s%v %s %s%v dynamic=%v/%v dot=%d packed=%v turned=%v across=%v", c.M, c.N, c.K,
+		c.Windows, c.Width, c.Rows, c.DType, c.From, c.First, c.Last, c.To, c.Dynamic, c.Named, c.Dot, c.Packed, c.Turned, c.Across)
 }
 
 // unit returns an index that is 1 along an axis and 0 along all others.
@@ -53,7 +54,7 @@ func unit(rank, axis int) []sym.Expr {
 func (c Product) Kernel() (*loop.Kernel, map[sym.Name]int64) {
 	dims := map[sym.Name]int64{}
 	size := func(name string, n int64) sym.Expr {
-		if !c.Dynamic {
+		if !c.Dynamic && !(c.Named && name == "m") {
 			return sym.Const(n)
 		}
 		dims[sym.User(name)] = n
@@ -333,7 +334,8 @@ func (c Product) blocked(b *loop.Builder, x, w, y *loop.Memory) {
 	})
 }
 
-// Products returns random products, in panels of the given widths and tiles of the given rows (0: all).
+// Products returns random products, in panels of the given widths and tiles of the given rows (0: all), and one with a
+// named number of rows for each width.
 func Products(count int, rows, widths []int64) (cases []Product) {
 	r := rand.New(rand.NewSource(1))
 	pick := func(list ...int64) int64 { return list[r.Intn(len(list))] }
@@ -352,6 +354,10 @@ func Products(count int, rows, widths []int64) (cases []Product) {
 			c.Width = 32
 		}
 		cases = append(cases, c)
+	}
+	for _, width := range widths { // in many tiles, whose number a run decides, and with a ragged panel
+		cases = append(cases, Product{M: 100, N: width*2 + width/2, K: 32, Width: width, Rows: 98, DType: dtype.F32,
+			Named: true, Packed: true, First: "zero", Last: "relu"})
 	}
 	return cases
 }

@@ -211,7 +211,7 @@ func (p *Product) tiles(sums *Sums, vectors int, part Distance) {
 		s.At = p.CopyOf(s.From)
 	}
 	for _, m := range p.Terms {
-		m.lookAhead(p.Emitter, (p.rowsAhead()+int64(most)-1)/int64(most))
+		m.lookAhead(p, int64(most))
 	}
 	one := func(rows int) {
 		t := p.NewTile(sums, rows, vectors, part)
@@ -246,6 +246,9 @@ func (p *Product) tiles(sums *Sums, vectors int, part Distance) {
 	left, size, again := p.CopyOf(p.Height), p.General(), p.Label()
 	p.CompareZero(left)
 	p.JumpIf(LessOrEqual, end)
+	for _, m := range p.Terms {
+		m.divideAhead(p, left, int64(most))
+	}
 	p.Turns(again, p.Most(p.Rows), false, regalloc.NoReg, 0)
 	sizes := make([]regalloc.Label, most+1)
 	for rows := range sizes {
@@ -287,17 +290,18 @@ func (p *Product) tiles(sums *Sums, vectors int, part Distance) {
 // constant.
 const mostRowsAhead = 1 << 10
 
-// rowsAhead returns the number of rows expected while the next panel is fetched: for a block whose extent is named,
-// that of a full block; 0 if nothing is known.
-func (p *Product) rowsAhead() int64 {
+// tilesAhead returns the number of tiles of most rows while the next panel is fetched, 0 if nothing is known of it, and
+// whether a run keeps to it: for a block whose extent is named, it is that of a full block.
+func (p *Product) tilesAhead(most int64) (tiles int64, known bool) {
+	of := func(rows int64) int64 { return (rows + most - 1) / most }
 	if n, ok := p.Rows.Const(); ok {
-		return n
+		return of(n), true
 	}
 	if full, _, ok := p.Few(p.Rows); ok {
-		return full
+		return of(full), true
 	}
-	if _, most := p.Bounds(p.Rows); most <= mostRowsAhead {
-		return most
+	if _, rows := p.Bounds(p.Rows); rows <= mostRowsAhead {
+		return of(rows), false
 	}
-	return 0
+	return 0, false
 }

@@ -73,6 +73,51 @@ func TestProducts(t *testing.T) {
 	}
 }
 
+// TestNextPanels: while the tiles of a packed panel are computed, nearly all lines of the next one are fetched, and few
+// others, whether the number of rows is a constant or a run decides it.
+func TestNextPanels(t *testing.T) {
+	const depth, columns, panels, line = 64, 16, 5, 64
+	for _, rows := range []int64{72, 100, 341, 1000} {
+		for _, named := range []bool{false, true} {
+			fetched := map[int64]bool{}
+			kind := toys[3]
+			kind.fetched = func(at int64) { fetched[at/line] = true }
+			b := loop.NewBuilder("product")
+			m, dims := sym.Const(rows), map[sym.Name]int64{}
+			if named {
+				m, dims[sym.User("m")] = sym.Dim("m"), rows
+			}
+			x := b.Param("x", loop.Read, dtype.F32, []sym.Expr{m, sym.Const(depth)})
+			w := b.Param("w", loop.Read, dtype.F32, kerneltest.Fixed(panels, depth, columns))
+			y := b.Param("y", loop.Write, dtype.F32, []sym.Expr{m, sym.Const(panels * columns)})
+			height := m.Min(sym.Const(1000))
+			b.For(loop.Parallel, "p", sym.Const(panels), func(p sym.Expr) {
+				acc := b.Local("acc", dtype.F32, height, sym.Const(columns))
+				nest := func(body func(i, j sym.Expr)) {
+					b.Each("i", height, func(i sym.Expr) {
+						b.For(loop.Vector, "j", sym.Const(columns), func(j sym.Expr) { body(i, j) })
+					})
+				}
+				nest(func(i, j sym.Expr) { b.Store(acc, []sym.Expr{i, j}, loop.Number(dtype.F32, 0)) })
+				zero, one := sym.Const(0), sym.Const(1)
+				b.Contract(height, sym.Const(columns), sym.Const(depth),
+					acc.Tile([]sym.Expr{zero, zero}, []sym.Expr{one, zero}, []sym.Expr{zero, one}),
+					x.Tile([]sym.Expr{zero, zero}, []sym.Expr{one, zero}, []sym.Expr{zero, one}),
+					w.Tile([]sym.Expr{p, zero, zero}, []sym.Expr{zero, one, zero}, []sym.Expr{zero, zero, one}))
+				nest(func(i, j sym.Expr) {
+					b.Store(y, []sym.Expr{i, p.Mul(sym.Const(columns)).Add(j)}, acc.Load(i, j))
+				})
+			})
+			k := b.Finish()
+			kind.harness().Agree(t, k, dims, kerneltest.Operands(t, k, dims, 2), 1e-6, 0)
+			lines := panels * depth * columns * 4 / line
+			if len(fetched) < lines*9/10 || len(fetched) > lines*6/5 {
+				t.Errorf("%d rows, named %v: %d lines are fetched, of %d", rows, named, len(fetched), lines)
+			}
+		}
+	}
+}
+
 // TestProductsInMemory compares products that are added to sums in memory, which are read and written tile by tile.
 func TestProductsInMemory(t *testing.T) {
 	for _, kind := range toys {

@@ -22,6 +22,10 @@ type Term struct {
 	// ahead moves through the next panel while this one's tiles are computed; NoReg if none does
 	ahead regalloc.Reg
 	pace  int64 // its bytes in a round
+	panel int64 // bytes of a panel
+	// from is where it begins in a tile, and share the bytes to where it begins in the next tile, if the number of
+	// tiles is not a constant; else NoReg: it stays where the last tile left it.
+	from, share regalloc.Reg
 }
 
 // Serial is a loop around a contraction.
@@ -189,11 +193,16 @@ const (
 	MostPace  = 4096
 )
 
+// fewTiles is the number of tiles during which a panel's next one can be fetched whole, if a run decides the number of
+// tiles; with more of them, the tiles fetch some lines twice.
+const fewTiles = 12
+
 // lookAhead emits fetches of the next panel of packed columns into the second cache, spread evenly over this panel's
-// tiles: without them the first tile of each panel would wait for memory. It assumes that the next panel, if there is
-// one, follows this one in memory.
-func (m *Term) lookAhead(e *Emitter, tiles int64) {
-	m.ahead = regalloc.NoReg
+// tiles of most rows: without them the first tile of each panel would wait for memory. It assumes that the next panel,
+// if there is one, follows this one in memory.
+func (m *Term) lookAhead(p *Product, most int64) {
+	m.ahead, m.from, m.share = regalloc.NoReg, regalloc.NoReg, regalloc.NoReg
+	tiles, known := p.tilesAhead(most)
 	if !m.packed || !m.Depth.Known() || !m.DeepB.Known() || m.Depth.Fixed < RoundSteps || tiles < 2 {
 		return
 	}
@@ -204,13 +213,27 @@ func (m *Term) lookAhead(e *Emitter, tiles int64) {
 		}
 		inside = max(inside*s.Extent.Fixed, 1)
 	}
+	if !known {
+		tiles = min(tiles, fewTiles)
+	}
 	rounds := min(tiles, mostAhead) * (m.Depth.Fixed / RoundSteps)
 	if (panel+rounds-1)/rounds > MostPace {
 		return
 	}
-	m.ahead = e.CopyOf(m.B)
-	e.MoveOn(m.ahead, Known(panel*inside))
+	m.ahead, m.panel = p.CopyOf(m.B), panel*inside
+	p.MoveOn(m.ahead, Known(m.panel))
 	m.pace = (panel + rounds - 1) / rounds
+}
+
+// divideAhead divides the fetches of lookAhead among the tiles of a positive number of rows, most of them each.
+func (m *Term) divideAhead(p *Product, rows regalloc.Reg, most int64) {
+	if m.ahead == regalloc.NoReg {
+		return
+	}
+	panel, tiles := p.General(), p.CopyOf(rows)
+	p.SetNumber(panel, m.panel*most)
+	p.IntegerNumber(Add, tiles, most-1)
+	m.from, m.share = p.CopyOf(m.ahead), p.DivideNatural(panel, tiles, false)
 }
 
 // RoundSteps is the number of steps of a sum in one turn of its loop.
@@ -232,6 +255,10 @@ type Round struct {
 // products adds a term's products to the sums.
 func (t *RegisterTile) products(m *Term) {
 	t.BeginTerm(t, m)
+	if m.from != regalloc.NoReg {
+		t.Assign(m.ahead, m.from)
+		t.MoveOn(m.from, Distance{Register: m.share})
+	}
 	t.walk(m, 0, t.CopyOf(m.A.At), t.CopyOf(m.B))
 	t.EndTerm(t, m)
 }

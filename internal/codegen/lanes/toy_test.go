@@ -39,6 +39,7 @@ type toyKind struct {
 	together    int  // rows of products by groups that are multiplied at once; 0: one
 	shifts      bool // a group of two operands of one type takes a further row of sums
 	description string
+	fetched     func(at int64) // is called for each address that is fetched into the second cache; nil: nobody asks
 }
 
 // step is an instruction: a label, or a function, which returns a label to continue at, or 0.

@@ -58,7 +58,11 @@ func (m *toy) MostRows(s *lanes.Sums, vectors int, g lanes.Grouping) int {
 }
 func (m *toy) RowsOfBase(lanes.Distance) int                       { return m.rowsOfBase }
 func (m *toy) InMatrices(*lanes.Product, int, lanes.Distance) bool { return false }
-func (m *toy) Fetch(regalloc.Mem, lanes.Fetch)                     {}
+func (m *toy) Fetch(at regalloc.Mem, into lanes.Fetch) {
+	if m.fetched != nil && into == lanes.FetchSecond {
+		m.emit(func(s *state) { m.fetched(s.address(at)) })
+	}
+}
 
 // garbage fills the registers that are neither sums nor further rows of sums.
 func (m *toy) garbage(t *lanes.RegisterTile, more int) {
