@@ -40,7 +40,8 @@ type Product struct {
 
 func (c Product) String() string {
 	return fmt.Sprintf("%dx%dx%d%v/%d/%d %s%v %s %s%v dynamic=%v/%v dot=%d packed=%v turned=%v across=%v", c.M, c.N, c.K,
-		c.Windows, c.Width, c.Rows, c.DType, c.From, c.First, c.Last, c.To, c.Dynamic, c.Named, c.Dot, c.Packed, c.Turned, c.Across)
+		c.Windows, c.Width, c.Rows, c.DType, c.From, c.First, c.Last, c.To, c.Dynamic, c.Named, c.Dot, c.Packed, c.Turned,
+		c.Across)
 }
 
 // unit returns an index that is 1 along an axis and 0 along all others.
