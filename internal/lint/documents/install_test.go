@@ -17,8 +17,8 @@ import (
 
 // The limits of an installation, in bytes.
 const (
-	maxModuleZip = 18 << 19
-	maxCommand   = 27 << 20
+	maxModuleZip = 19 << 19
+	maxCommand   = 29 << 20
 )
 
 // TestInstall packs the module as a proxy serves it, installs the command from it with only the modules that are
