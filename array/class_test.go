@@ -103,53 +103,6 @@ func BenchmarkClass(b *testing.B) {
 	b.ReportMetric(float64(time.Since(start).Microseconds())/float64(b.N), "µs/class")
 }
 
-// BenchmarkClasses measures the first run of every operation of entries for a class of shapes with a named first
-// extent, which compiles it. An entry of several operations counts once for each compiled class.
-func BenchmarkClasses(b *testing.B) {
-	for n, e := range entries {
-		b.Run(e.expr, func(b *testing.B) {
-			r := rand.New(rand.NewSource(int64(n)))
-			shape := e.shape
-			if shape == nil {
-				shape = elementwiseShapes[2]
-			}
-			s := array.NewScope("bench")
-			defer s.Close()
-			k, took, classes := 1, time.Duration(0), int64(0)
-			run := func() {
-				k++
-				var in []*tensor.Tensor
-				for i := range operands(e, shape) {
-					scaled := append([]int(nil), shape[i]...)
-					if len(scaled) > 0 && scaled[0] > 1 {
-						scaled[0] *= k
-					}
-					in = append(in, e.operand(r, typeSets[e.types][0], i, scaled))
-				}
-				inner := array.NewScope("turn", array.In(s))
-				defer inner.Close()
-				args := arraysOf(inner, in)
-				array.CacheLimit(array.CacheLimit(0))
-				begin, before := time.Now(), array.CacheStats().Misses
-				e.f(inner, args...)
-				took += time.Since(begin)
-				classes += array.CacheStats().Misses - before
-			}
-			for range 3 { // from the third shape on, extents have names
-				run()
-			}
-			took, classes = 0, 0
-			for b.Loop() {
-				if run(); k > 20 {
-					k = 4
-				}
-			}
-			b.ReportMetric(float64(took.Microseconds())/float64(max(classes, 1)), "µs/class")
-			b.ReportMetric(0, "ns/op")
-		})
-	}
-}
-
 // BenchmarkProductClass measures the first run of a matrix product with a named number of rows, which compiles it.
 func BenchmarkProductClass(b *testing.B) {
 	s := array.NewScope("bench")
