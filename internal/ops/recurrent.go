@@ -275,18 +275,8 @@ func (m *recurrentKernel) last(steps sym.Expr) sym.Expr {
 
 // without writes the results of step t, which no sequence has: zeros.
 func (m *recurrentKernel) without(t, b, j sym.Expr) {
-	zero := func(to *loop.Memory, index ...sym.Expr) { m.Store(to, index, loop.Number(to.DType, 0)) }
-	zero(m.Out[0], t, m.direction(), m.first.Add(b), j)
-	if !m.n.Attrs.Bool("keep") {
-		return
-	}
-	kept := m.Out[1+carried(m.n):]
-	for g := range cells[m.n.Attrs.String("cell", "")].gates {
-		zero(kept[0], t, m.first.Add(b), m.direction(), m.units.Mul(sym.Const(g)).Add(j))
-	}
-	for _, to := range kept[1:] {
-		zero(to, t, m.first.Add(b), m.direction(), j)
-	}
+	m.Store(m.Out[0], []sym.Expr{t, m.direction(), m.first.Add(b), j}, loop.Number(m.Out[0].DType, 0))
+	m.eachKept(t, b, j, func(loop.Expr) loop.Expr { return loop.Number(m.dt, 0) })
 }
 
 // locals declares the carried values and the gates.
@@ -370,10 +360,18 @@ func (m *recurrentKernel) keep(t, b, j sym.Expr) {
 	if !m.n.Attrs.Bool("keep") {
 		return
 	}
-	alive, to := m.alive(t, b), m.Out[1+carried(m.n):]
+	alive := m.alive(t, b)
+	m.eachKept(t, b, j, func(v loop.Expr) loop.Expr { return whileAlive(alive, v, loop.Number(m.dt, 0)) })
+}
+
+// eachKept stores what as returns for each value of a step that a derivative needs, if the node has the attribute keep.
+func (m *recurrentKernel) eachKept(t, b, j sym.Expr, as func(v loop.Expr) loop.Expr) {
+	if !m.n.Attrs.Bool("keep") {
+		return
+	}
+	to := m.Out[1+carried(m.n):]
 	store := func(to *loop.Memory, j sym.Expr, v loop.Expr) {
-		v = whileAlive(alive, v, loop.Number(m.dt, 0))
-		m.Store(to, []sym.Expr{t, m.first.Add(b), m.direction(), j}, loop.Convert(to.DType, v))
+		m.Store(to, []sym.Expr{t, m.first.Add(b), m.direction(), j}, loop.Convert(to.DType, as(v)))
 	}
 	for g := range cells[m.n.Attrs.String("cell", "")].gates {
 		at := m.units.Mul(sym.Const(g)).Add(j)
