@@ -33,17 +33,23 @@ func (s *scheduler) guess(e sym.Expr) float64 {
 // trips guesses the number of iterations of a loop in a kernel. A value that a check names, which only a run decides,
 // has the usual value, within its bounds.
 func (s *scheduler) trips(k *loop.Kernel, f *loop.For) float64 {
-	bounds := map[sym.Name]sym.Expr{}
+	var bounds map[sym.Name]sym.Expr // nil for most loops
 	for _, name := range f.Extent.Vars() {
 		if _, known := s.dims.Get(name); known || slices.Contains(k.Dims, name) {
 			continue
 		}
 		loop.Walk(k.Body, func(stmt loop.Stmt) bool {
 			if c, ok := stmt.(*loop.Check); ok && c.Name == name {
+				if bounds == nil {
+					bounds = map[sym.Name]sym.Expr{}
+				}
 				bounds[name] = sym.Const(max(int64(min(usual, s.guess(c.Max))), int64(s.guess(c.Min))))
 			}
 			return true
 		})
+	}
+	if bounds == nil {
+		return s.guess(f.Extent)
 	}
 	return s.guess(f.Extent.Subst(func(name sym.Name) (sym.Expr, bool) { e, is := bounds[name]; return e, is }))
 }

@@ -273,8 +273,8 @@ func (c *chain) around(stmt loop.Stmt, step sym.Name, names *namer) loop.Stmt {
 	return body[0]
 }
 
-// counted gives the tiles of a nest the number of steps, if one is computed. Those of a step run only if there is one
-// of that number.
+// counted makes the tiles of a nest read the number of steps, if a nest before computes one: those of a step do nothing
+// from that number on.
 func (c *chain) counted(f *loop.For, step bool, names *namer) {
 	for inner, only := loop.Only(f.Body); only && inner.Kind == loop.Parallel; inner, only = loop.Only(f.Body) {
 		f = inner
