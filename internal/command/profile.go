@@ -124,16 +124,17 @@ func (r row) lost(threads int) float64 {
 	return max(0, r.Ms-r.OneThread/float64(threads))
 }
 
-// lostBy returns why a launch loses time on several threads.
-func (r row) lostBy(threads int) string {
+// lostBy returns why a launch loses time on several threads, and for this launch more exactly.
+func (r row) lostBy(threads int) (reason, exact string) {
 	if r.Alone != "" {
-		return r.Alone
+		return r.Alone, r.Alone
 	}
 	rounds := (r.Tiles + int64(threads) - 1) / int64(threads)
 	if even := float64(r.Tiles) / float64(rounds); even < 0.9*float64(threads) {
-		return fmt.Sprintf("%d tiles: a gain of %.2f at most", r.Tiles, even)
+		return "few tiles", fmt.Sprintf("%d tiles: a gain of %.2f at most", r.Tiles, even)
 	}
-	return "hand-over, and operands in the other workers' caches"
+	reason = "hand-over, and operands in the other workers' caches"
+	return reason, reason
 }
 
 // printThreads prints the gain of several threads, and where time is lost: in all, by reason, and in the launches that
@@ -142,10 +143,8 @@ func printThreads(list []row, oneThread, all float64, threads int) {
 	stdout.Printf("\nthreads        one %.3f ms, %d %.3f ms: a gain of %.2f\n", oneThread, threads, all, oneThread/all)
 	reasons, total := map[string]float64{}, 0.0
 	for _, r := range list {
-		reason, lost := r.lostBy(threads), r.lost(threads)
-		if r.Alone == "" && reason[0] <= '9' {
-			reason = "few tiles"
-		}
+		reason, _ := r.lostBy(threads)
+		lost := r.lost(threads)
 		reasons[reason] += lost
 		total += lost
 	}
@@ -162,8 +161,9 @@ func printThreads(list []row, oneThread, all float64, threads int) {
 		if i == mostLost || r.lost(threads) < total/100 {
 			break
 		}
+		_, why := r.lostBy(threads)
 		stdout.Printf("%9.4f %9.4f %9.4f %6.2f %6d  %-24s %s\n", r.lost(threads), r.OneThread, r.Ms, r.OneThread/r.Ms,
-			r.Tiles, shortened(r.Kernel, 24), r.lostBy(threads))
+			r.Tiles, shortened(r.Kernel, 24), why)
 	}
 	stdout.Println("\nlost: by how much a launch is longer than its share of its time on one thread")
 }
