@@ -62,10 +62,8 @@ def cores():
     return chosen
 
 
-def pinned(command, threads, realtime=False, timeout=600):
-    """Runs a command on so many cores, and returns its output and its peak resident MiB. RuntimeError has the last line
-    of its errors.
-    """
+def beginning(threads, realtime):
+    """What a process does before its command: it pins itself to as many cores as it has threads."""
     allowed = cores()[:threads]
 
     def begin():
@@ -73,8 +71,15 @@ def pinned(command, threads, realtime=False, timeout=600):
         if realtime:
             os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
 
+    return begin
+
+
+def pinned(command, threads, realtime=False, timeout=600):
+    """Runs a command on so many cores, and returns its output and its peak resident MiB. RuntimeError has the last line
+    of its errors.
+    """
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        process = subprocess.Popen([str(c) for c in command], stdout=out, stderr=err, preexec_fn=begin)
+        process = subprocess.Popen([str(c) for c in command], stdout=out, stderr=err, preexec_fn=beginning(threads, realtime))
         deadline = time.monotonic() + timeout
         while True:
             done, status, usage = os.wait4(process.pid, os.WNOHANG)

@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 import threading
 
-from bench import cores, inputs_of
+from bench import beginning, inputs_of
 
 COLUMNS = ["model", "compile, ms", "twin", "ratio", "resident, MiB", "twin", "of no file", "twin", "run, ms", "twin", "twin / run", "bytes", "twin"]
 
@@ -30,13 +30,8 @@ def watch(process, peak, stop):
 
 def run(command, realtime=False, allowed=(0,)):
     """A command's result as JSON or, of a refusal, as text, its processor time in seconds, and its peaks in MiB."""
-    def begin():
-        os.sched_setaffinity(0, cores()[:1])
-        if realtime:
-            os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
-
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
-        process = subprocess.Popen([str(word) for word in command], stdout=out, stderr=errors, preexec_fn=begin,
+        process = subprocess.Popen([str(word) for word in command], stdout=out, stderr=errors, preexec_fn=beginning(1, realtime),
                                    env={**os.environ, "GOMAXPROCS": "1"})
         peak, stop = [0], threading.Event()
         watcher = threading.Thread(target=watch, args=(process, peak, stop))
