@@ -89,6 +89,8 @@ var steps = []step{
 		when: repeats},
 	{name: "courses", why: "after tiles, whose number decides whether workers have enough to do",
 		module: always((*scheduler).inSteps)},
+	{name: "rotations", why: "after courses, whose workers each keep panels of their own",
+		module: always((*scheduler).rotatePanels)},
 	{name: "outside", why: "last: for kernels that still do not fit", needed: true, module: always((*scheduler).moveOut)},
 }
 
