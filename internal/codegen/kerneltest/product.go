@@ -25,6 +25,7 @@ type Product struct {
 	From    [2]dtype.DType // of the operands; Invalid: DType
 	Dynamic bool           // M, N and K are dimensions; with Dot, only M and N
 	Named   bool           // M is a dimension
+	Sides   [2]int64       // quotients of named sizes, whose product M is; 0: M is no product
 	Dot     int64          // steps of a group, adjacent for a column of the right operand; 0: no groups
 	Extreme bool           // all integers of the operands are the least or the greatest of their type
 	Wraps   bool           // with Extreme: the greatest on the left, the least on the right: sums exceed their type
@@ -39,9 +40,9 @@ type Product struct {
 }
 
 func (c Product) String() string {
-	return fmt.Sprintf("%dx%dx%d%v/%d/%d %s%v %s %s%v dynamic=%v/%v dot=%d packed=%v turned=%v across=%v", c.M, c.N, c.K,
-		c.Windows, c.Width, c.Rows, c.DType, c.From, c.First, c.Last, c.To, c.Dynamic, c.Named, c.Dot, c.Packed, c.Turned,
-		c.Across)
+	return fmt.Sprintf("%dx%dx%d%v/%d/%d %s%v %s %s%v dynamic=%v/%v%v dot=%d packed=%v turned=%v across=%v", c.M, c.N, c.K,
+		c.Windows, c.Width, c.Rows, c.DType, c.From, c.First, c.Last, c.To, c.Dynamic, c.Named, c.Sides, c.Dot, c.Packed,
+		c.Turned, c.Across)
 }
 
 // unit returns an index that is 1 along an axis and 0 along all others.
@@ -51,9 +52,8 @@ func unit(rank, axis int) []sym.Expr {
 	return index
 }
 
-// Kernel returns the kernel of the case, and the values of its dimensions.
-func (c Product) Kernel() (*loop.Kernel, map[sym.Name]int64) {
-	dims := map[sym.Name]int64{}
+// extents returns the rows, columns and steps of the product, and sets the values of their dimensions.
+func (c Product) extents(dims map[sym.Name]int64) (m, n, k sym.Expr) {
 	size := func(name string, n int64) sym.Expr {
 		if !c.Dynamic && !(c.Named && name == "m") {
 			return sym.Const(n)
@@ -61,10 +61,24 @@ func (c Product) Kernel() (*loop.Kernel, map[sym.Name]int64) {
 		dims[sym.User(name)] = n
 		return sym.Dim(name)
 	}
-	m, n, k := size("m", c.M), size("n", c.N), size("k", c.K)
+	m, n, k = size("m", c.M), size("n", c.N), size("k", c.K)
+	if c.Sides[0] > 0 {
+		m = sym.Const(1)
+		for i, name := range []string{"h", "w"} {
+			dims[sym.User(name)] = c.Sides[i]*32 - int64(7*i)
+			m = m.Mul(sym.Dim(name).Add(sym.Const(31)).FloorDiv(sym.Const(32)))
+		}
+	}
 	if c.Dot > 0 {
 		k = sym.Const(c.K)
 	}
+	return m, n, k
+}
+
+// Kernel returns the kernel of the case, and the values of its dimensions.
+func (c Product) Kernel() (*loop.Kernel, map[sym.Name]int64) {
+	dims := map[sym.Name]int64{}
+	m, n, k := c.extents(dims)
 	width := sym.Const(c.Width)
 	panels := n.CeilDiv(width)
 	b := loop.NewBuilder("product")
@@ -335,8 +349,8 @@ func (c Product) blocked(b *loop.Builder, x, w, y *loop.Memory) {
 	})
 }
 
-// Products returns random products, in panels of the given widths and tiles of the given rows (0: all), and one with a
-// named number of rows for each width.
+// Products returns random products, in panels of the given widths and tiles of the given rows (0: all), and for each
+// width one whose number of rows is a name, and one whose number of rows is a product of quotients of names.
 func Products(count int, rows, widths []int64) (cases []Product) {
 	r := rand.New(rand.NewSource(1))
 	pick := func(list ...int64) int64 { return list[r.Intn(len(list))] }
@@ -357,8 +371,11 @@ func Products(count int, rows, widths []int64) (cases []Product) {
 		cases = append(cases, c)
 	}
 	for _, width := range widths { // in many tiles, whose number a run decides, and with a ragged panel
-		cases = append(cases, Product{M: 100, N: width*2 + width/2, K: 32, Width: width, Rows: 98, DType: dtype.F32,
-			Named: true, Packed: true, First: "zero", Last: "relu"})
+		c := Product{M: 100, N: width*2 + width/2, K: 32, Width: width, Rows: 98, DType: dtype.F32, Named: true, Packed: true,
+			First: "zero", Last: "relu"}
+		cases = append(cases, c)
+		c.Named, c.Sides = false, [2]int64{20, 5}
+		cases = append(cases, c)
 	}
 	return cases
 }
