@@ -45,12 +45,14 @@ PARTS = [
     Part("bf16", "bf16", "Weir with `--precision bf16`, and OpenVINO with bf16 arithmetic.",
          ["resnet50", "mobilenet_v2", "vgg16", "vit_b_16", "bert_base_s128", "gpt2_prefill_s128", "gpt2_decode_p127", "unet_64"],
          ["weir_bf16", "openvino_bf16"], 0.1),
-    Part("int8", "int8", "Weir with `--precision int8`, and rivals that run the model after dynamic quantisation by ONNX Runtime.",
-         ["resnet50", "vit_b_16", "bert_base_s128", "gpt2_prefill_s128"], ["weir_int8", "ort_int8", "openvino_int8"], 0.5),
+    Part("int8", "int8", "Weir with `--precision int8`, and rivals that run the model after dynamic quantisation by ONNX Runtime; weights "
+         "of four bits stay, and all engines quantise the activations of their products.",
+         ["resnet50", "vit_b_16", "bert_base_s128", "gpt2_prefill_s128", "int4_distilbert"], ["weir_int8", "ort_int8", "openvino_int8"], 0.5),
     Part("decode", "Decoding a token", "A token is one run of GPT-2 small with 127 positions in its cache (int4: with MatMulNBits), or of a "
          "Llama of 8 layers with 200. The tables give tokens a second, and for Weir the share of the memory's speed: the bytes that the "
          "model's plan moves in a second, relative to the bytes that the probe reads from memory in a second.",
-         ["gpt2_decode_p127", "gpt2_decode_int4", "llama_gqa_decode_dyn"], ["weir", "weir_bf16", "weir_int8", "ort", "openvino", "openvino_bf16"], 0.5),
+         ["gpt2_decode_p127", "gpt2_decode_int4", "llama_gqa_decode_dyn"], ["weir", "weir_bf16", "weir_int8", "ort", "openvino", "openvino_bf16",
+                                                                          "ort_int8", "openvino_int8"], 0.5),
     Part("training", "Training", "A step is forward, loss, backward and the optimiser's update, on the same batch every time; the models are those of bench/steps.py. Each engine begins "
          "with weights of its own; the tests of nn and train compare losses and derivatives with PyTorch's. PyTorch inductor is torch.compile of the "
          f"whole step. The budget of Weir with a budget is {100 * BUDGET:.0f} % of the bytes of a step without one, not counting parameters and the optimiser's memory; if that is refused, "

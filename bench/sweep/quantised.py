@@ -1,7 +1,8 @@
 """Models of the sweep with integers, four bits or halves for weights, made by onnxruntime's own tools.
 
 Usage: quantised.py FOLDER [NAME...]    FOLDER has the models that these are made of; writes what trees.py writes
-       quantised.py --beside FOLDER     FOLDER/int8.onnx, quantised weights and dynamic activations of FOLDER/model.onnx
+       quantised.py --beside FOLDER     FOLDER/int8.onnx, of FOLDER/model.onnx with quantised weights and dynamic activations;
+                                        weights of four bits stay, and onnxruntime may quantise the activations
 Needs what bench/rivals.txt pins.
 """
 import pathlib
@@ -60,6 +61,16 @@ def four_bits(folder, inputs):
     return quantizer.model.model, inputs
 
 
+def quantised_activations(model):
+    """A model with weights of four bits whose products may quantise their activations to int8; None: it has no such weights."""
+    nodes = [n for n in model.graph.node if n.op_type == "MatMulNBits"]
+    for node in nodes:
+        kept = [a for a in node.attribute if a.name != "accuracy_level"]
+        del node.attribute[:]
+        node.attribute.extend([*kept, onnx.helper.make_attribute("accuracy_level", 4)])
+    return model if nodes else None
+
+
 def halves(folder, inputs):
     from onnxconverter_common import float16
 
@@ -80,7 +91,7 @@ CASES = {
 def main():
     if sys.argv[1] == "--beside":
         folder = pathlib.Path(sys.argv[2])
-        onnx.save(dynamic(folder, [])[0], folder / "partial.onnx")
+        onnx.save(quantised_activations(onnx.load(folder / "model.onnx")) or dynamic(folder, [])[0], folder / "partial.onnx")
         return (folder / "partial.onnx").rename(folder / "int8.onnx")
     root, names = pathlib.Path(sys.argv[1]), sys.argv[2:] or list(CASES)
     for name in names:
