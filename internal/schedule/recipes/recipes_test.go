@@ -86,3 +86,53 @@ func TestBusiest(t *testing.T) {
 		}
 	}
 }
+
+// TestSequencesOfABlock: the sequences of one direction are shared evenly by the workers, in blocks of eight to 32, if
+// a worker's cache holds the weights; otherwise blocks have 32.
+func TestSequencesOfABlock(t *testing.T) {
+	for _, c := range []struct {
+		batch, units             int64
+		workers                  int
+		want, directions, blocks int64
+	}{
+		{32, 64, 1, 32, 1, 1}, {32, 64, 2, 16, 1, 2}, {33, 64, 2, 17, 1, 2}, {31, 64, 2, 16, 1, 2}, {96, 64, 2, 24, 1, 4},
+		{16, 64, 2, 8, 1, 2}, {15, 64, 2, 8, 1, 2}, {14, 64, 2, 14, 1, 1}, {32, 64, 8, 32, 1, 1}, {64, 64, 8, 8, 1, 8},
+		{32, 1024, 2, 32, 1, 1}, {32, 64, 2, 32, 2, 1},
+	} {
+		b := loop.NewBuilder("layer")
+		units, batch := sym.Const(c.units), sym.Const(c.batch)
+		w := b.Param("w", loop.Read, dtype.F32, []sym.Expr{units, units})
+		y := b.Param("y", loop.Write, dtype.F32, []sym.Expr{batch, units})
+		zero := sym.Const(0)
+		for range c.directions {
+			b.Each("b", batch, func(at sym.Expr) {
+				h, next := b.Local("h", dtype.F32, one, units), b.Local("next", dtype.F32, one, units)
+				b.Contract(one, units, units, next.Tile([]sym.Expr{zero, zero}, []sym.Expr{one, zero}, []sym.Expr{zero, one}),
+					h.Tile([]sym.Expr{zero, zero}, []sym.Expr{one, zero}, []sym.Expr{zero, one}),
+					w.Tile([]sym.Expr{zero, zero}, []sym.Expr{one, zero}, []sym.Expr{zero, one}))
+				b.Nest(loop.Each, "o", []sym.Expr{one, units}, func(i []sym.Expr) {
+					b.Store(y, []sym.Expr{at, i[1]}, next.Load(i...))
+				})
+			})
+		}
+		k := b.Finish()
+		k.Meaning = &loop.Meaning{Op: "recurrent", Attrs: map[string]any{}}
+		m, err := target.Assumed("avx2", c.workers)
+		if err != nil {
+			t.Fatal(err)
+		}
+		made := For(k, sym.NewDims(), m)
+		rows := int64(0)
+		loop.Walk(made.Body, func(s loop.Stmt) bool {
+			if l, ok := s.(*loop.Local); ok {
+				rows, _ = l.Shape[0].Const()
+			}
+			return true
+		})
+		blocks, _ := made.Body[0].(*loop.For).Extent.Const()
+		if rows != c.want || blocks != c.blocks {
+			t.Errorf("%d sequences of %d units, %d directions, %d workers: %d blocks of %d rows, want %d of %d",
+				c.batch, c.units, c.directions, c.workers, blocks, rows, c.blocks, c.want)
+		}
+	}
+}

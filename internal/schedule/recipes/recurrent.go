@@ -1,6 +1,7 @@
 package recipes
 
 import (
+	"math"
 	"slices"
 
 	"github.com/weirml/weir/internal/loop"
@@ -22,7 +23,8 @@ func recurrentTogether(k *nest) bool {
 	if len(chains) == 0 {
 		return false
 	}
-	batch, block := chains[0].Extent, sym.Const(2*k.sizes.Lanes)
+	batch := chains[0].Extent
+	block := sym.Const(k.together(chains))
 	most := k.D.Simplify(block.Min(batch))
 	write := func(first, rows sym.Expr) {
 		for _, f := range chains {
@@ -37,6 +39,42 @@ func recurrentTogether(k *nest) bool {
 	}
 	k.Each("b", batch.CeilDiv(block), func(at sym.Expr) { write(at.Mul(block), block.Min(batch.Sub(at.Mul(block)))) })
 	return true
+}
+
+// together returns the number of sequences that go through the steps together: as many as a product of good speed has
+// rows, or fewer, so that several workers have as many sequences each, if a worker's cache holds the weights. Workers
+// that share the steps of one block instead wait for each other in every step.
+func (k *nest) together(chains []*loop.For) int64 {
+	most := 2 * k.sizes.Lanes
+	batch, fixed := chains[0].Extent.Const()
+	if !fixed || len(chains) > 1 || batch < 1 || k.weights(chains[0].Body) > k.sizes.Streamed {
+		return most
+	}
+	blocks := ceilDiv(ceilDiv(batch, most), k.sizes.Workers) * k.sizes.Workers
+	if even := ceilDiv(batch, blocks); even >= k.sizes.Lanes/2 {
+		return even
+	}
+	return most
+}
+
+// weights returns the bytes of the operands that products read at each step; a large number if it is not known.
+func (k *nest) weights(body []loop.Stmt) (bytes int64) {
+	loop.Walk(body, func(s loop.Stmt) bool {
+		c, ok := s.(*loop.Contract)
+		if !ok {
+			return true
+		}
+		i := slices.IndexFunc(k.plain.Params, func(p *loop.Param) bool { return p.Name == c.B.Buffer })
+		rows, short := c.K.Const()
+		columns, narrow := c.N.Const()
+		if i >= 0 && short && narrow {
+			bytes += rows * columns * int64(k.plain.Params[i].DType.Bits()) / 8
+		} else if i >= 0 {
+			bytes = math.MaxInt32
+		}
+		return true
+	})
+	return bytes
 }
 
 // hasOneRow reports whether the locals and the products in a body have one row.
