@@ -195,15 +195,19 @@ func modProduct(x, y, k int64) int64 {
 	return modInts(p, k)
 }
 
-// Unravel returns the index of element flat, in row-major order, of the given shape.
+// Unravel returns the index of element flat, in row-major order, of the given shape. Leading axes of extent 1 have
+// index 0, so that the axis after them needs no remainder: flat is less than the number of elements.
 func Unravel(flat Expr, shape []Expr) []Expr {
-	index := make([]Expr, len(shape))
-	for axis := len(shape) - 1; axis > 0; axis-- {
+	index, first := make([]Expr, len(shape)), 0
+	for first < len(shape)-1 && shape[first].Equal(Const(1)) {
+		first++
+	}
+	for axis := len(shape) - 1; axis > first; axis-- {
 		index[axis] = flat.Mod(shape[axis])
 		flat = flat.FloorDiv(shape[axis])
 	}
 	if len(shape) > 0 {
-		index[0] = flat
+		index[first] = flat
 	}
 	return index
 }

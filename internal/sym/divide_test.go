@@ -1,6 +1,9 @@
 package sym
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+)
 
 // TestMultiple finds the number by which an expression is a multiple of another, or none.
 func TestMultiple(t *testing.T) {
@@ -17,6 +20,41 @@ func TestMultiple(t *testing.T) {
 	} {
 		if k, ok := c.a.Multiple(c.b); ok != c.ok || ok && k != c.k {
 			t.Errorf("%s is %d times %s: %v", c.a, k, c.b, ok)
+		}
+	}
+}
+
+// TestUnravel compares indices with counting, and looks for remainders that nobody needs: those of a shape's first axis
+// of more than one element.
+func TestUnravel(t *testing.T) {
+	n, at := Dim("n"), Dim("at")
+	for _, c := range []struct {
+		shape []Expr
+		text  string
+	}{
+		{nil, "[]"}, {[]Expr{n}, "[at]"}, {[]Expr{Const(1), n}, "[0 at]"}, {[]Expr{Const(1), Const(1)}, "[0 at]"},
+		{[]Expr{Const(1), Const(1), n, Const(3)}, "[0 0 at//3 at%3]"}, {[]Expr{n, Const(1), Const(4)}, "[at//4 0 at%4]"},
+		{[]Expr{Const(1), Const(2), n}, "[0 at//n at%n]"},
+	} {
+		index := Unravel(at, c.shape)
+		if got := fmt.Sprint(index); got != c.text {
+			t.Errorf("%s: %s, want %s", c.shape, got, c.text)
+		}
+		count, err := Product(c.shape...).Eval(func(Name) (int64, bool) { return 5, true })
+		for flat := int64(0); err == nil && flat < count && len(c.shape) > 0; flat++ {
+			back := Const(0)
+			for axis, i := range index {
+				back = back.Mul(c.shape[axis]).Add(i)
+			}
+			got, err := back.Eval(func(name Name) (int64, bool) {
+				if x, _ := at.Name(); name == x {
+					return flat, true
+				}
+				return 5, true
+			})
+			if err != nil || got != flat {
+				t.Errorf("%s: element %d is found at %d: %v", c.shape, flat, got, err)
+			}
 		}
 	}
 }

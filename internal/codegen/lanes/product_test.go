@@ -77,7 +77,7 @@ func TestProducts(t *testing.T) {
 // others, whether the number of rows is a constant or a run decides it.
 func TestNextPanels(t *testing.T) {
 	const depth, columns, panels, line = 64, 16, 5, 64
-	for _, rows := range []int64{72, 100, 341, 1000} {
+	for _, rows := range []int64{48, 72, 100, 341, 1000} {
 		for _, named := range []bool{false, true} {
 			fetched := map[int64]bool{}
 			kind := toys[3]

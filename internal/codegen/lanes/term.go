@@ -195,7 +195,7 @@ const (
 
 // fewTiles is the number of tiles during which a panel's next one can be fetched whole, if a run decides the number of
 // tiles; with more of them, the tiles fetch some lines twice.
-const fewTiles = 12
+const fewTiles = 8
 
 // lookAhead emits fetches of the next panel of packed columns into the second cache, spread evenly over this panel's
 // tiles of most rows: without them the first tile of each panel would wait for memory. It assumes that the next panel,
@@ -225,15 +225,15 @@ func (m *Term) lookAhead(p *Product, most int64) {
 	m.pace = (panel + rounds - 1) / rounds
 }
 
-// divideAhead divides the fetches of lookAhead among the tiles of a positive number of rows, most of them each.
+// divideAhead divides the fetches of lookAhead among the tiles of a positive number of rows, most of them each. The
+// last tile may fetch a little of the panel after the next one.
 func (m *Term) divideAhead(p *Product, rows regalloc.Reg, most int64) {
 	if m.ahead == regalloc.NoReg {
 		return
 	}
-	panel, tiles := p.General(), p.CopyOf(rows)
+	panel := p.General()
 	p.SetNumber(panel, m.panel*most)
-	p.IntegerNumber(Add, tiles, most-1)
-	m.from, m.share = p.CopyOf(m.ahead), p.DivideNatural(panel, tiles, false)
+	m.from, m.share = p.CopyOf(m.ahead), p.DivideNatural(panel, rows, false)
 }
 
 // RoundSteps is the number of steps of a sum in one turn of its loop.
