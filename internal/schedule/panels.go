@@ -384,7 +384,8 @@ func (s *scheduler) wider(k *loop.Kernel, c *loop.Contract, lanes int64) int64 {
 // mostEmpty: at most one in this many columns is added as padding to make panels wider.
 const mostEmpty = 16
 
-// steps returns the number of products of each sum of a contraction, with those of the serial loops around it.
+// steps returns the number of products of each sum of a contraction, with those of the serial loops around it. Loops
+// around the local of the sums, such as that over the steps of a recurrence, begin new sums each time.
 func (s *scheduler) steps(k *loop.Kernel, c *loop.Contract) float64 {
 	steps := max(s.guess(c.K), 1)
 	for _, a := range loop.Accesses(k.Body) {
@@ -392,7 +393,7 @@ func (s *scheduler) steps(k *loop.Kernel, c *loop.Contract) float64 {
 			continue
 		}
 		for _, f := range a.Loops {
-			if f.Kind == loop.Serial {
+			if f.Kind == loop.Serial && !slices.Contains(declared(f.Body), c.C.Buffer) {
 				steps *= max(s.trips(k, f), 1)
 			}
 		}

@@ -478,3 +478,43 @@ func TestUncountableProduct(t *testing.T) {
 		t.Errorf("%v\n%s", err, k)
 	}
 }
+
+// TestStepsOfSums: a serial loop inside the local of the sums multiplies their products; one around it, as that over
+// the steps of a recurrence, does not.
+func TestStepsOfSums(t *testing.T) {
+	for _, inside := range []bool{false, true} {
+		b := loop.NewBuilder("sums")
+		x := b.Param("x", loop.Read, dtype.F32, shape(number(8), number(256)))
+		w := b.Param("w", loop.Read, dtype.F32, shape(number(256), number(32)))
+		y := b.Param("y", loop.Write, dtype.F32, shape(number(8), number(32)))
+		var sums *loop.Memory
+		local := func() { sums = b.Local("sums", dtype.F32, number(8), number(32)) }
+		if inside {
+			local()
+		}
+		b.Serial("s", number(100), func(sym.Expr) {
+			if !inside {
+				local()
+			}
+			at, down, across := shape(zero, zero), shape(one, zero), shape(zero, one)
+			b.Contract(number(8), number(32), number(256), sums.Tile(at, down, across), x.Tile(at, down, across),
+				w.Tile(at, down, across))
+			b.Store(y, shape(zero, zero), sums.Load(zero, zero))
+		})
+		k := b.Kernel
+		var c *loop.Contract
+		loop.Walk(k.Body, func(s loop.Stmt) bool {
+			if is, ok := s.(*loop.Contract); ok {
+				c = is
+			}
+			return true
+		})
+		s, want := &scheduler{machine: registers, dims: sym.NewDims()}, 256.0
+		if inside {
+			want *= 100
+		}
+		if got := s.steps(k, c); got != want {
+			t.Errorf("inside %v: %v products of a sum, want %v", inside, got, want)
+		}
+	}
+}
