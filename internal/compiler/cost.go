@@ -60,6 +60,12 @@ func (c *Compiled) Why(i int) (reasons []string) {
 	switch {
 	case c.Backend(i) == target.AMD64Name, c.Backend(i) == target.ARM64Name:
 		return append(reasons, schedule.OutOfLanes(c.Loop.Kernels[i], c.Code.Machine, c.Loop.Dims)...)
+	case c.Code.Machine.HasBlocks() && c.Backend(i) == c.Code.Machine.Name:
+		if reason := schedule.WholeSequences(c.Loop.Kernels[i], c.Code.Machine, c.Loop.Dims); reason != "" {
+			return append(reasons, reason)
+		}
+	}
+	switch {
 	case reasons != nil:
 		return reasons
 	case c.Notes != nil:

@@ -25,17 +25,11 @@ type Need struct {
 // NeedOf returns the resources that a kernel takes of a machine.
 func NeedOf(k *loop.Kernel, machine target.Machine, dims *sym.Dims) Need {
 	n := Need{Operands: int64(len(k.Params))}
-	var shared sym.Expr
 	if machine.HasBlocks() {
-		n.ofThreads(k.Body, dims)
+		n.ofBlocks(k.Body, machine, dims)
 	}
 	loop.Walk(k.Body, func(s loop.Stmt) bool {
 		switch s := s.(type) {
-		case *loop.Local:
-			if s.Space == loop.Shared {
-				bits := int64(machine.SharedBits(s.DType.Bits()))
-				shared = shared.Add(sym.Product(s.Shape...).Mul(sym.Const(bits / 8)))
-			}
 		case *loop.Contract:
 			n.Registers = max(n.Registers, sumRegisters(k, s, machine, dims))
 		case *loop.For:
@@ -45,7 +39,6 @@ func NeedOf(k *loop.Kernel, machine target.Machine, dims *sym.Dims) Need {
 		}
 		return true
 	})
-	n.Shared = upper(shared, dims)
 	n.Scratch = max(0, upper(loop.Scratch(k), dims)-n.Shared)
 	return n
 }
@@ -234,6 +227,29 @@ func depth(e loop.Expr) int {
 		d = max(d, depth(x)+min(i, 1))
 	}
 	return max(d, 1)
+}
+
+// ofBlocks sets the resources of blocks and of their threads to the most that one nest takes: nests do not run at the
+// same time.
+func (n *Need) ofBlocks(body []loop.Stmt, machine target.Machine, dims *sym.Dims) {
+	for _, nest := range body {
+		if f, is := nest.(*loop.For); is && f.Kind == loop.Serial {
+			n.ofBlocks(f.Body, machine, dims)
+			continue
+		}
+		var shared sym.Expr
+		one := Need{}
+		one.ofThreads([]loop.Stmt{nest}, dims)
+		loop.Walk([]loop.Stmt{nest}, func(s loop.Stmt) bool {
+			if l, is := s.(*loop.Local); is && l.Space == loop.Shared {
+				bits := int64(machine.SharedBits(l.DType.Bits()))
+				shared = shared.Add(sym.Product(l.Shape...).Mul(sym.Const(bits / 8)))
+			}
+			return true
+		})
+		n.Shared, n.Threads, n.Private = max(n.Shared, upper(shared, dims)), max(n.Threads, one.Threads),
+			max(n.Private, one.Private)
+	}
 }
 
 // ofThreads adds the resources of the threads of each block in a body. Outside of blocks, nothing belongs to a thread.

@@ -299,7 +299,7 @@ func (s *scheduler) stepped(k *loop.Kernel, step step) *loop.Kernel {
 // iteration is a thread, if none does; or a kernel for the host, if the machine cannot run that.
 func (s *scheduler) blockKernel(k *loop.Kernel) *loop.Kernel {
 	for _, recipe := range []func(k *loop.Kernel) *loop.Kernel{s.blockOnline, s.blockDirect, s.blockProduct, s.blockSlices,
-		s.blockColumns, s.blockRows, s.blockBody, s.blockTranspose} {
+		s.blockColumns, s.blockRows, s.blockSteps, s.blockBody, s.blockTranspose} {
 		if next := recipe(k); next != nil && !s.refuses(next) {
 			return next
 		}
@@ -359,6 +359,11 @@ func (s *scheduler) newNamer(k *loop.Kernel) *namer {
 	}
 	for _, name := range bound(k.Body) {
 		n.taken[name.Text()] = true
+	}
+	for _, name := range k.Dims {
+		if name == sym.Bound(name.Text()) { // of a loop around a part of a kernel that is scheduled alone
+			n.taken[name.Text()] = true
+		}
 	}
 	return n
 }

@@ -57,13 +57,13 @@ type chain struct {
 }
 
 // chains returns the chains of a kernel that consists of independent chains with the same number of steps, side by
-// side; nil for other kernels.
-func (s *scheduler) chains(k *loop.Kernel) (list []*chain) {
+// side, each in loops of a kind; nil for other kernels.
+func (s *scheduler) chains(k *loop.Kernel, kind loop.LoopKind) (list []*chain) {
 	bodies := [][]loop.Stmt{k.Body}
 	if len(k.Body) > 1 {
 		bodies = bodies[:0]
 		for _, stmt := range k.Body {
-			if f, ok := stmt.(*loop.For); !ok || f.Kind != loop.Parallel {
+			if f, ok := stmt.(*loop.For); !ok || f.Kind != kind {
 				return nil
 			}
 			bodies = append(bodies, []loop.Stmt{stmt})
@@ -150,11 +150,11 @@ func onlyDims(k *loop.Kernel, e sym.Expr) bool {
 // course returns the kernel as a course; nil if it does not become one.
 func (s *scheduler) course(k *loop.Kernel) *loop.Kernel {
 	s.free = k.Dims
-	if neverRuns(k) || forBlocks(k) || s.chains(k) == nil {
+	if neverRuns(k) || forBlocks(k) || s.chains(k, loop.Parallel) == nil {
 		return nil
 	}
 	k = k.Clone()
-	list := s.chains(k)
+	list := s.chains(k, loop.Parallel)
 	coster := s.coster(k)
 	coster.product, coster.operand = productNanos, operandNanos
 	coster.tile, coster.large = stepTile, stepLarge
@@ -183,7 +183,7 @@ func (s *scheduler) course(k *loop.Kernel) *loop.Kernel {
 				if f, ok := stmt.(*loop.For); ok {
 					nest := coster.inStep(f, k, names)
 					c.counted(nest, to == &each, names)
-					*to = append(*to, c.around(nest, steps.Var, names))
+					*to = append(*to, c.around(nest, loop.Parallel, steps.Var, names))
 				}
 			}
 		}
@@ -257,12 +257,12 @@ func join(first, second []sym.Expr) []sym.Expr {
 	return append(first[:len(first):len(first)], second...)
 }
 
-// around puts the chain's loops around a nest, with new variables except for the step's.
-func (c *chain) around(stmt loop.Stmt, step sym.Name, names *namer) loop.Stmt {
+// around puts the chain's loops around a nest, as loops of a kind, with new variables except for the step's.
+func (c *chain) around(stmt loop.Stmt, kind loop.LoopKind, step sym.Name, names *namer) loop.Stmt {
 	values := map[sym.Name]sym.Expr{c.steps.Var: sym.Var(step)}
 	loops := make([]*loop.For, len(c.loops))
 	for i, f := range c.loops {
-		loops[i] = &loop.For{Kind: loop.Parallel, Var: names.bound(f.Var.Text()), Extent: f.Extent}
+		loops[i] = &loop.For{Kind: kind, Var: names.bound(f.Var.Text()), Extent: f.Extent}
 		values[f.Var] = sym.Var(loops[i].Var)
 	}
 	body := loop.Substitute([]loop.Stmt{stmt}, values)

@@ -66,13 +66,16 @@ func (m Machine) Within(other Machine) bool {
 
 // Binary is a kernel's code for a machine of blocks: a module and its entry points.
 //
-// The only push constant of a launch is the address of its argument block, which has 64-bit words in this order: the
-// address of each operand, the value of each dimension, the address of the launch's scratch, and the address of a
-// Report. Scratch and operands begin at multiples of 64 bytes; an empty operand may have any address.
+// The push constants of an entry are the address of the launch's argument block, and a 32-bit word with the number of
+// the step. The block has 64-bit words in this order: the address of each operand, the value of each dimension, the
+// address of the launch's scratch, and the address of a Report. Scratch and operands begin at multiples of 64 bytes; an
+// empty operand may have any address.
 type Binary struct {
 	Words []uint32 // SPIR-V
-	// Entries run in order: each begins after the one before it has ended, and sees its writes.
-	Entries []Entry
+	// Entries run in order: each begins after the one before it has ended, and sees its writes. Those from First to before
+	// End run again for each step: see Blocks.Steps.
+	Entries    []Entry
+	First, End int
 }
 
 // RowBlocks is the number of blocks in a row of an entry's grid: block b is dispatched at x = b mod RowBlocks and
@@ -100,6 +103,9 @@ type Blocks interface {
 	Binary() *Binary
 	// Grid sets blocks, which has an element for each entry, to the entries' numbers of blocks for some dimensions.
 	Grid(dims, blocks []int64) error
+	// Steps returns how many times the entries from Binary's First to before its End run, for some dimensions; 0 if there
+	// are none.
+	Steps(dims []int64) (int64, error)
 	// Failed returns the error of a report; nil for a report of zeros.
 	Failed(r Report) error
 }

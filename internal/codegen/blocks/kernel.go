@@ -1,13 +1,16 @@
 // Package blocks generates code for machines of blocks of threads, such as GPUs, in any language that has the
 // instructions of Language.
 //
-// A kernel's top-level nests are entry points, run one after another. If a nest begins with Block loops, an iteration
-// of those is a block, and Thread loops inside are spread over its threads (see block.go). In any other nest a thread
-// does one iteration of the outermost loops whose iterations are independent, alone.
+// A kernel's top-level nests are entry points, run one after another. A serial loop at top level that has only nests of
+// blocks, or parallel ones, has an entry point for each of them, which run again for each step of the loop. If a nest
+// begins with Block loops, an iteration of those is a block, and Thread loops inside are spread over its threads (see
+// block.go). In any other nest a thread does one iteration of the outermost loops whose iterations are independent,
+// alone.
 package blocks
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/loop"
@@ -68,13 +71,17 @@ func compile(k *loop.Kernel, m *loop.Module, machine target.Machine, in func(*Wr
 	out := &kernel{loop: k, width: loop.WidthOf(k), machine: machine.Name}
 	nests := w.nests()
 	w.scratch = w.launchBytes()
+	first, end := w.stepped(nests)
 	for _, nest := range nests {
 		entry, blocks := w.entry(nest)
 		out.entries = append(out.entries, entry)
 		out.grids = append(out.grids, gridOf(nest, k, blocks))
 		w.tiles = w.tiles.Add(blocks)
 	}
-	out.binary = &target.Binary{Words: w.Words(), Entries: out.entries}
+	out.binary = &target.Binary{Words: w.Words(), Entries: out.entries, First: first, End: end}
+	if end > first {
+		out.steps = codeOf(nests[first].step.Extent, k)
+	}
 	out.checks = w.checks
 	out.tiles, out.scratch, out.conditions = w.tiles, w.scratch, w.conditions()
 	if err := out.limitIterations(w, machine.Limits.Iterations); err != nil {
@@ -95,6 +102,7 @@ type kernel struct {
 	entries        []target.Entry
 	checks         []*loop.Check
 	grids          []grid
+	steps          *sym.Code // the number of steps; nil if no entries run in steps
 	tiles, scratch sym.Expr
 	scratchCode    *sym.Code
 	iterations     *sym.Code // of one thread in all loops; nil if the driver has no limit or it cannot be exceeded
@@ -111,18 +119,20 @@ type grid struct {
 
 // gridOf returns the grid of a nest with a number of blocks.
 func gridOf(n nest, k *loop.Kernel, blocks sym.Expr) (g grid) {
-	code := func(e sym.Expr) *sym.Code {
-		c, err := e.Compile(k.Dims)
-		if err != nil {
-			panic(diag.Internalf("code of kernel @%s: %v", k.Name, err))
-		}
-		return c
-	}
 	for _, l := range n.loops {
-		g.extents = append(g.extents, code(l.Extent))
+		g.extents = append(g.extents, codeOf(l.Extent, k))
 	}
-	g.blocks = code(blocks)
+	g.blocks = codeOf(blocks, k)
 	return g
+}
+
+// codeOf returns an integer over a kernel's dimensions as code that computes it.
+func codeOf(e sym.Expr, k *loop.Kernel) *sym.Code {
+	c, err := e.Compile(k.Dims)
+	if err != nil {
+		panic(diag.Internalf("code of kernel @%s: %v", k.Name, err))
+	}
+	return c
 }
 
 // Name returns the loop kernel's name.
@@ -170,6 +180,22 @@ func (k *kernel) Grid(dims, blocks []int64) error {
 	}
 	return nil
 }
+
+// Steps returns the number of steps for some dimensions; 0 if no entries run in steps.
+func (k *kernel) Steps(dims []int64) (int64, error) {
+	if k.steps == nil {
+		return 0, nil
+	}
+	n, err := k.eval(k.steps, dims)
+	if err == nil && n > mostSteps {
+		return 0, diag.Inputf("kernel @%s: %d steps for dimensions %v, at most %d are possible", k.loop.Name, n, dims,
+			int64(mostSteps))
+	}
+	return max(n, 0), err
+}
+
+// mostSteps is the largest number of steps of a launch: their numbers have 32 bits and a sign.
+const mostSteps = math.MaxInt32
 
 // grid returns the number of blocks of an entry for some dimensions.
 func (k *kernel) grid(g *grid, dims []int64) (int64, error) {

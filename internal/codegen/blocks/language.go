@@ -30,6 +30,8 @@ type Language interface {
 	// target.RowBlocks.
 	Thread() ID
 	Block(axis uint32) ID
+	// Step is the number of the step, of an entry that runs in steps: see target.Binary.
+	Step() ID
 	// Subgroup is the number of the thread's subgroup in its block, and Lane the thread's number in its subgroup. Further
 	// returns the value x of the thread whose lane is greater by lanes; it is undefined if there is none.
 	Subgroup() ID

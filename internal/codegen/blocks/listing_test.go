@@ -148,6 +148,7 @@ func (l *listing) Loop(condition func() ID, inside, next func()) {
 
 func (l *listing) Barrier()             { l.say("barrier") }
 func (l *listing) Thread() ID           { return l.fixed("thread") }
+func (l *listing) Step() ID             { return l.fixed("step") }
 func (l *listing) Block(axis uint32) ID { return l.fixed([]string{"column", "row"}[axis]) }
 func (l *listing) Subgroup() ID         { return l.fixed("subgroup") }
 func (l *listing) Lane() ID             { return l.fixed("lane") }

@@ -25,8 +25,9 @@ const mostPrivate = 4 << 10
 type nest struct {
 	loops  []*loop.For
 	body   []loop.Stmt
-	blocks bool // an iteration of the loops is a block; otherwise it is a thread
-	alone  bool // one thread runs everything
+	blocks bool      // an iteration of the loops is a block; otherwise it is a thread
+	alone  bool      // one thread runs everything
+	step   *loop.For // the serial loop around it, for each of whose iterations it runs again; nil if there is none
 }
 
 // nests divides a kernel into nests. Each nest repeats the Lets before it that read no memory; locals outside of nests
@@ -34,6 +35,7 @@ type nest struct {
 func (w *Writer) nests() []nest {
 	var list []nest
 	var before []loop.Stmt
+	stepped := false
 	for _, s := range w.kernel.Body {
 		f, ok := s.(*loop.For)
 		if l, is := s.(*loop.Local); is && l.Space == loop.Own && l.DType.Bits() >= 8 {
@@ -48,16 +50,54 @@ func (w *Writer) nests() []nest {
 			before = append(before, s)
 			continue
 		}
-		n := w.nest(f)
-		if len(before) > 0 {
-			n.body = append(append([]loop.Stmt{}, before...), n.body...)
+		inside := []nest{w.nest(f)}
+		if !stepped {
+			if stages := w.stages(f); stages != nil {
+				inside, stepped = stages, true
+			}
 		}
-		list = append(list, n)
+		for _, n := range inside {
+			if len(before) > 0 {
+				n.body = append(append([]loop.Stmt{}, before...), n.body...)
+			}
+			list = append(list, n)
+		}
 	}
 	if len(list) == 0 { // a module has an entry, even if the kernel's results are always empty
 		list = []nest{{alone: true}}
 	}
 	return list
+}
+
+// stages returns the nests inside a serial loop, if it has nothing but nests of blocks and parallel nests, whose number
+// of blocks is the same in each step; nil for other loops.
+func (w *Writer) stages(f *loop.For) (list []nest) {
+	if f.Kind != loop.Serial || !w.overDims(f.Extent) {
+		return nil
+	}
+	for _, s := range f.Body {
+		inner, ok := s.(*loop.For)
+		if !ok || inner.Kind != loop.Block && inner.Kind != loop.Parallel || !w.overDims(inner.Extent) {
+			return nil
+		}
+		n := w.nest(inner)
+		n.step = f
+		list = append(list, n)
+	}
+	return list
+}
+
+// stepped returns the nests that run in steps: those from first to before end.
+func (w *Writer) stepped(nests []nest) (first, end int) {
+	for i, n := range nests {
+		if n.step != nil {
+			if end == 0 {
+				first = i
+			}
+			end = i + 1
+		}
+	}
+	return first, end
 }
 
 // nest returns a loop as a nest: the outermost independent loops, and the body inside them.
@@ -111,6 +151,12 @@ func (w *Writer) entry(n nest) (e target.Entry, blocks sym.Expr) {
 	e = target.Entry{Name: fmt.Sprintf("part%d", len(w.entryNames)), Threads: nestThreads}
 	w.entryNames = append(w.entryNames, e.Name)
 	w.begin()
+	if n.step != nil {
+		most := min(max(w.most(n.step.Extent), 1), mostSteps)
+		w.extents[n.step.Var] = n.step.Extent
+		w.ranges.Set(n.step.Var, sym.Range{Max: most - 1})
+		w.names[n.step.Var] = Integer{w.Step(), false}
+	}
 	w.taken = sym.Const(0)
 	total := sym.Const(1)
 	for _, l := range n.loops {

@@ -144,4 +144,29 @@ var blockKernels = []struct {
 	    thread t < 50 { store %y[b, t] = add(load %y[b, t], load %s[at]) }
 	  }
 	}`, map[string][]int64{"n": {1, 4, 9, 0}}},
+	{`kernel @stages(%x: f32[s, n, 33] read, %w: f32[33, 33] read, %y: f32[s, n, 33] write, %z: f32[n] write) dims(s, n) {
+	  local %h: f32[n, 33]
+	  local %g: f32[n, 33]
+	  each a < n { each i < 33 { store %h[a, i] = 1 } }
+	  for t < s {
+	    block b < n { block c < 3 {
+	      shared %part: f32[11, 4]
+	      thread i < 11 { thread j < 4 {
+	        var %sum: f32 = 0
+	        for k < ceildiv(33 - j, 4) { %sum add= mul(load %h[b, 4*k + j], load %w[11*c + i, 4*k + j]) }
+	        store %part[i, j] = %sum
+	      } }
+	      thread i < 11 {
+	        var %all: f32 = load %x[s - 1 - t, b, 11*c + i]
+	        for j < 4 { %all add= load %part[i, j] }
+	        store %g[b, 11*c + i] = %all
+	      }
+	    } }
+	    parallel d < n { each i < 33 {
+	      store %h[d, i] = tanh(load %g[d, 32 - i])
+	      store %y[t, d, i] = add(load %g[d, i], cast(f32, index(t)))
+	    } }
+	  }
+	  each e < n { store %z[e] = sub(load %h[e, 0], load %h[e, 32]) }
+	}`, map[string][]int64{"s": {1, 0, 4, 3, 100}, "n": {2, 3, 5, 0, 1}}},
 }

@@ -29,16 +29,24 @@ type (
 // Begin begins an entry: it loads the address of the argument block.
 func (w *writer) Begin() {
 	w.body, w.subgroups = w.newBody(), false
-	address := w.addressType()
-	block := w.global(opTypeStruct, 0, uint32(address))
+	w.arguments = w.pushed(0, w.addressType())
+}
+
+// Step loads the number of the step.
+func (w *writer) Step() id { return w.pushed(1, w.intType(32)) }
+
+// pushed loads a member of the push constants, which have two: an address, and a step's number.
+func (w *writer) pushed(member uint32, typ id) id {
+	block := w.global(opTypeStruct, 0, uint32(w.addressType()), uint32(w.intType(32)))
 	if !w.noted("block") {
 		w.decorate(block, decorationBlock)
-		w.decorations = appendOp(w.decorations, opMemberDecorate, uint32(block), 0, decorationOffset, 0)
+		for member, offset := range []uint32{0, 8} {
+			w.decorations = appendOp(w.decorations, opMemberDecorate, uint32(block), uint32(member), decorationOffset, offset)
+		}
 	}
 	constants := w.global(opVariable, w.pointerType(storageClassPushConstant, block), storageClassPushConstant)
-	w.uses(constants)
-	at := w.op(opAccessChain, w.pointerType(storageClassPushConstant, address), constants, w.constant32(0))
-	w.arguments = w.op(opLoad, address, at)
+	at := w.op(opAccessChain, w.pointerType(storageClassPushConstant, typ), w.uses(constants), w.constant32(member))
+	return w.op(opLoad, typ, at)
 }
 
 // Finish adds the written function to the module as an entry point.

@@ -252,6 +252,7 @@ type blocks struct{ target.Kernel }
 
 func (k *blocks) Binary() *target.Binary       { return &target.Binary{} }
 func (k *blocks) Grid(_, _ []int64) error      { return nil }
+func (k *blocks) Steps([]int64) (int64, error) { return 0, nil }
 func (k *blocks) Failed(_ target.Report) error { return nil }
 
 // Run is an error: the kernel is no host's.

@@ -198,7 +198,7 @@ func (d *Device) prepare() error {
 			return diag.Unsupportedf("the driver has no %s", name)
 		}
 	}
-	constants := pushConstantRange{stages: stageCompute, size: 8}
+	constants := pushConstantRange{stages: stageCompute, size: pushedBytes}
 	info := layoutCreateInfo{head: head{kind: kindLayout}, rangeCount: 1, ranges: at(&p, &constants)}
 	if err := d.call("vkCreatePipelineLayout", d.handle, at(&p, &info), 0, at(&p, &d.layout)); err != nil {
 		return err

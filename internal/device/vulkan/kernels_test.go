@@ -198,6 +198,7 @@ func TestKernels(t *testing.T) {
 		{"checks", kerneltest.Harness.Checks, 1}, {"outside", kerneltest.Harness.Outside, 1},
 		{"contractions", kerneltest.Harness.Contractions, 11},
 		{"divisions", kerneltest.Harness.Divisions, 23}, {"empty contractions", kerneltest.Harness.EmptyContractions, 1},
+		{"courses", kerneltest.Harness.Courses, 1},
 		{"wide", kerneltest.Harness.Wide, 1},
 		{"lanes", kerneltest.Harness.Lanes, 37}, {"borders", kerneltest.Harness.Borders, 17},
 	} {

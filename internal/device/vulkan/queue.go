@@ -15,7 +15,17 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-const reportBytes = 32
+const (
+	reportBytes = 32
+	pushedBytes = 16 // of a pushed
+)
+
+// pushed is the push constants of a dispatch: see target.Binary.
+type pushed struct {
+	argument uint64 // the address of the argument block
+	step     uint32
+	_        uint32
+}
 
 // queue runs commands on the device, in order.
 type queue struct {
@@ -31,11 +41,11 @@ type queue struct {
 	failed    error   // all methods return it until Wait has returned it
 
 	// Memory for the arguments of recording calls, so that a launch allocates nothing.
-	pins     pins
-	barrier  memoryBarrier
-	argument uint64 // address of an argument block
-	region   bufferCopy
-	args     [10]uintptr
+	pins    pins
+	barrier memoryBarrier
+	pushed  pushed
+	region  bufferCopy
+	args    [10]uintptr
 }
 
 // NewQueue creates a queue.
@@ -88,7 +98,8 @@ func (q *queue) broken() error {
 	return q.failed
 }
 
-// Launch records the dispatches of a kernel's entries.
+// Launch records the dispatches of a kernel's entries. If these are many, they go to several batches, each with an
+// argument block of its own.
 func (q *queue) Launch(loaded device.Kernel, operands []uint64, dims []int64, scratch uint64) error {
 	if err := q.broken(); err != nil {
 		return err
@@ -97,11 +108,9 @@ func (q *queue) Launch(loaded device.Kernel, operands []uint64, dims []int64, sc
 	if k.pipelines == nil || len(k.list) != len(k.code.Binary().Entries) {
 		return diag.New(diag.ErrClosed, "kernel @%s is closed", k.code.Name())
 	}
-	words := int64(len(operands) + len(dims) + 2)
-	report := (8*words + 63) / 64 * 64
-	need := report + 64
+	_, need := argumentBlock(operands, dims)
 	if need > batchArgument {
-		return diag.Internalf("kernel @%s has %d operands and dimensions", k.code.Name(), words)
+		return diag.Internalf("kernel @%s has %d operands and %d dimensions", k.code.Name(), len(operands), len(dims))
 	}
 	q.grid = slices.Grow(q.grid[:0], len(k.list))[:len(k.list)]
 	if err := k.code.Grid(dims, q.grid); err != nil {
@@ -112,10 +121,24 @@ func (q *queue) Launch(loaded device.Kernel, operands []uint64, dims []int64, sc
 			return diag.Inputf("kernel @%s: a device cannot run %d blocks", k.code.Name(), blocks)
 		}
 	}
-	b, err := q.batchFor(need, 0)
+	p, err := k.places(dims)
 	if err != nil {
-		return q.keep(err)
+		return err
 	}
+	for more := true; more; {
+		b, err := q.batchFor(need, 0)
+		if err != nil {
+			return q.keep(err)
+		}
+		address := q.argue(b, k, operands, dims, scratch)
+		more = q.dispatch(b, k, address, &p)
+	}
+	return nil
+}
+
+// argue writes the argument block of a launch, and returns its address.
+func (q *queue) argue(b *batch, k *kernel, operands []uint64, dims []int64, scratch uint64) uint64 {
+	report, need := argumentBlock(operands, dims)
 	from := int64(q.current)*batchArgument + b.arguments
 	block := q.arguments.host(from, need)
 	clear(block[report:])
@@ -133,28 +156,70 @@ func (q *queue) Launch(loaded device.Kernel, operands []uint64, dims []int64, sc
 	}
 	put(scratch)
 	put(address + uint64(report))
-	q.dispatch(b, k, address)
 	b.launches = append(b.launches, launched{k.code, from + report})
 	b.arguments += need
-	b.count++
-	return nil
+	return address
 }
 
-// dispatch records the dispatches of a launch with an argument block, with the blocks in q.grid.
-func (q *queue) dispatch(b *batch, k *kernel, address uint64) {
+// argumentBlock returns the offset of the report in a launch's argument block, and the block's size.
+func argumentBlock(operands []uint64, dims []int64) (report, bytes int64) {
+	words := int64(len(operands) + len(dims) + 2)
+	report = (8*words + 63) / 64 * 64
+	return report, report + 64
+}
+
+// places are the dispatches of a launch in their order: each is an entry and a step.
+type places struct {
+	entry, first, end int // the entries from first to before end run again for each step
+	step, steps       int64
+}
+
+// places returns the dispatches of a launch.
+func (k *kernel) places(dims []int64) (p places, err error) {
+	if b := k.code.Binary(); b.First < b.End {
+		p.first, p.end = b.First, b.End
+		p.steps, err = k.code.Steps(dims)
+	}
+	return p.skip(), err
+}
+
+// skip returns the first of the dispatches after those of entries without steps.
+func (p places) skip() places {
+	if p.entry == p.first && p.step >= p.steps {
+		p.entry = p.end
+	}
+	return p
+}
+
+// next returns the dispatches after the first one.
+func (p places) next() places {
+	if p.entry++; p.entry == p.end && p.step+1 < p.steps {
+		p.entry, p.step = p.first, p.step+1
+	}
+	return p.skip()
+}
+
+// dispatch records the next dispatches of a launch with an argument block, as many as the batch takes, with the blocks
+// in q.grid. It reports whether there are more.
+func (q *queue) dispatch(b *batch, k *kernel, address uint64, p *places) (more bool) {
 	d := q.device
-	q.argument = address
-	for i, pipeline := range k.list {
-		blocks := q.grid[i]
+	for ; p.entry < len(k.list); *p = p.next() {
+		blocks := q.grid[p.entry]
 		if blocks <= 0 {
 			continue
 		}
+		if b.count >= q.enough {
+			return true
+		}
+		b.count++
+		q.pushed = pushed{argument: address, step: uint32(p.step)}
 		rows := (blocks + target.RowBlocks - 1) / target.RowBlocks
 		q.order(b)
-		q.record(d.bindPipeline, b.commands, bindCompute, uintptr(pipeline))
-		q.record(d.pushConstants, b.commands, uintptr(d.layout), stageCompute, 0, 8, at(&q.pins, &q.argument))
+		q.record(d.bindPipeline, b.commands, bindCompute, uintptr(k.list[p.entry]))
+		q.record(d.pushConstants, b.commands, uintptr(d.layout), stageCompute, 0, pushedBytes, at(&q.pins, &q.pushed))
 		q.record(d.dispatch, b.commands, uintptr(min(blocks, target.RowBlocks)), uintptr(rows), 1)
 	}
+	return false
 }
 
 // record calls a function that records a command, and then unpins the arguments.

@@ -34,6 +34,7 @@ var (
 type written struct {
 	name   string
 	binary target.Binary
+	steps  int64
 }
 
 // write returns a kernel from SPIR-V bytes, with some entries.
@@ -59,6 +60,7 @@ func (w *written) ScratchFormula() sym.Expr                     { return sym.Con
 func (w *written) Scratch([]int64) (int64, error)               { return 0, nil }
 func (w *written) Needs(dims, bytes []int64) error              { return nil }
 func (w *written) Binary() *target.Binary                       { return &w.binary }
+func (w *written) Steps([]int64) (int64, error)                 { return w.steps, nil }
 func (w *written) Run(*target.Args, int64, int64, []byte) error { return errors.New("a device's") }
 
 func (w *written) Grid(dims, blocks []int64) error {
