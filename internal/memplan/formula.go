@@ -70,8 +70,8 @@ type addend struct {
 // newAlgebra returns an algebra whose only atom is 1.
 func newAlgebra(g *grouping, z *sizes, bindings [][]int64) *algebra {
 	a := &algebra{grouping: g, sizes: z, bindings: bindings, index: map[string]int32{}, proofs: map[string]bool{},
-		shares: map[[2]int32]share{}, known: sym.NewNames(z.names), spread: g.dims.Spread(z.names), left: questions, work: meter{formulaWork},
-		padded: map[int64][]*padded{}}
+		shares: map[[2]int32]share{}, known: sym.NewNames(z.names), spread: g.dims.Spread(z.names), left: questions,
+		work: meter{formulaWork}, padded: map[int64][]*padded{}}
 	a.atom(sym.Const(1))
 	return a
 }
