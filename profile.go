@@ -16,6 +16,9 @@ type KernelTime struct {
 	Backend string `json:"backend"`
 	// Why says why it is not machine code, or which parts of the code are slower than scheduled.
 	Why []string `json:"why,omitempty"`
+	// Delays says what may make the launch much longer than its arithmetic and its bytes: the parts of an estimate of its
+	// time, largest first, with their shares. It is empty for host operators and copies.
+	Delays []string `json:"delays,omitempty"`
 	// Count is the number of executions in a run: several in a loop, 0 in a branch that is not taken.
 	Count int           `json:"count"`
 	Time  time.Duration `json:"nanoseconds"`

@@ -1,6 +1,7 @@
 package weir_test
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -95,5 +96,43 @@ func TestProbe(t *testing.T) {
 	}
 	if _, err := weir.Probe("abacus", 1); err == nil {
 		t.Error("an abacus was measured")
+	}
+}
+
+// TestDelays: each kernel of the test models says what its estimated time consists of, and each other launch why it is
+// none.
+func TestDelays(t *testing.T) {
+	files, err := filepath.Glob("testdata/onnx/*/model.onnx")
+	if err != nil || len(files) < 20 {
+		t.Fatal(len(files), err)
+	}
+	kernels := 0
+	for _, file := range append(files, "examples/digits/data/digits.onnx") {
+		m, err := weir.Load(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := weir.Compile(t.Context(), m, weir.Options{Threads: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, k := range p.Kernels() {
+			switch {
+			case k.Backend == "host" && k.Kernel != "copy":
+				if len(k.Why) == 0 {
+					t.Errorf("%s: host operator %s has no reason", file, k.Kernel)
+				}
+			case k.Backend != "host":
+				if kernels++; len(k.Delays) == 0 {
+					t.Errorf("%s: kernel %s has no reason", file, k.Kernel)
+				}
+			}
+		}
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if kernels < 100 {
+		t.Errorf("only %d kernels", kernels)
 	}
 }

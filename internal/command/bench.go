@@ -33,8 +33,9 @@ func (c *cli) benchCommand() *cobra.Command {
 
 Latency is of one run at a time, throughput of --calls runs at once. Speeds are printed beside those of a probe in the same process: f32 multiply-adds in registers, and
 reads from each level of the memory. --profile prints a row for each kernel: its time, its useful arithmetic, which is the arithmetic that the results need,
-the arithmetic that it performs, and its share of the probe's speed, in arithmetic performed or in reads, whichever share is larger. With several threads, it also compiles
-the model for one thread, and lists the kernels that lose most of what further threads could gain, each with the reason.
+the arithmetic that it performs, and its share of the probe's speed, in arithmetic performed or in reads, whichever share is larger. It gives reasons for each kernel that takes more than 2 % of the run and
+reaches less than half of the probe's speed. With several threads, it also compiles the model for one thread, and lists the kernels that lose most of what further threads
+could gain, each with the reason.
 
 --pauses instead measures how long others wait for the model's runs: how long Go's garbage collector takes to stop all goroutines, with one collection after the other, and
 how long a run continues after it is cancelled, at random times.`,

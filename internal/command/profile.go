@@ -29,6 +29,31 @@ type row struct {
 	Tiles      int64   `json:"tiles"`
 	Alone      string  `json:"alone,omitempty"`         // why one worker computes it
 	OneThread  float64 `json:"one_thread_ms,omitempty"` // its time in a program for one thread; 0 if it has no such launch
+	// Why says why it takes more than twice the time of its limit; empty for launches that do not, or that are short.
+	Why []string `json:"why,omitempty"`
+}
+
+// A launch has a reason for its time if it takes more than noticed of the run, and reaches less than half of its limit.
+const (
+	noticed  = 0.02
+	half     = 0.5
+	momentMs = 0.002 // of a launch: shorter ones take about as long as it takes to begin them
+)
+
+// why returns the reasons for a launch's time: what the generator found slower than scheduled, and then the parts of
+// the estimated time.
+func (r row) why(k weir.KernelTime) (reasons []string) {
+	if r.Share <= noticed || r.PeakShare >= half {
+		return nil
+	}
+	if r.Ms < momentMs*float64(r.Count) {
+		reasons = append(reasons, "a launch is so short that its beginning takes a part of it")
+	}
+	reasons = append(append(reasons, k.Why...), k.Delays...)
+	if reasons == nil {
+		reasons = []string{"memory is copied, with nothing else to do meanwhile"}
+	}
+	return reasons
 }
 
 // rows compares launches with the probe, longest first. The memory limit is, for weights, the speed of the cache or
@@ -56,6 +81,7 @@ func rows(list []weir.KernelTime, probe weir.Roofline) []row {
 				per; share > r.PeakShare {
 				r.Bound, r.PeakShare = "memory", share
 			}
+			r.Why = r.why(k)
 		}
 		out = append(out, r)
 	}
@@ -90,6 +116,27 @@ func printRows(list []row) {
 	stdout.Println("probe: the share of its arithmetic that is executed (a), or of its reading (m) at the levels of " +
 		"memory " +
 		"that hold the bytes, whichever is more")
+	printWhy(list)
+}
+
+// printWhy prints the launches that take more than twice the time of their limit, with the reasons.
+func printWhy(list []row) {
+	list = slices.DeleteFunc(slices.Clone(list), func(r row) bool { return r.Why == nil })
+	if len(list) == 0 {
+		return
+	}
+	stdout.Printf("\n%9s %6s %6s  %-24s %s\n", "ms", "share", "probe", "kernel", "why it takes more than twice its limit")
+	for _, r := range list {
+		for i, why := range r.Why {
+			if i > 0 {
+				stdout.Printf("%49s %s\n", "", why)
+				continue
+			}
+			stdout.Printf("%9.4f %5.1f%% %4.0f%%%s  %-24s %s\n", r.Ms, 100*r.Share, 100*r.PeakShare, r.Bound[:1],
+				shortened(r.Kernel, 24), why)
+		}
+	}
+	stdout.Println("\n%: of the time that the compiler's estimate gives the kernel")
 }
 
 // shortened returns at most most characters of a string.

@@ -39,3 +39,25 @@ func TestLost(t *testing.T) {
 		}
 	}
 }
+
+// TestWhy: a launch of more than 2 % of a run that reaches less than half of its limit has a reason, and no other has.
+func TestWhy(t *testing.T) {
+	probe := weir.Roofline{Core: 100, All: 100}
+	moment := time.Microsecond
+	list := rows([]weir.KernelTime{
+		{Kernel: "fast", Count: 1, Time: 100 * moment, Slots: 90 * 100_000, Delays: []string{"a"}},
+		{Kernel: "slow", Count: 1, Time: 90 * moment, Slots: 100_000, Why: []string{"b"}, Delays: []string{"c"}},
+		{Kernel: "short", Count: 20, Time: 20 * moment, Delays: []string{"d"}},
+		{Kernel: "copy", Count: 1, Time: 10 * moment},
+		{Kernel: "little", Count: 1, Time: moment, Delays: []string{"e"}},
+	}, probe)
+	var got []string
+	for _, r := range list {
+		got = append(got, r.Kernel+": "+strings.Join(r.Why, ", "))
+	}
+	want := "fast: ; slow: b, c; short: a launch is so short that its beginning takes a part of it, d; " +
+		"copy: memory is copied, with nothing else to do meanwhile; little: "
+	if text := strings.Join(got, "; "); text != want {
+		t.Errorf("%s, want %s", text, want)
+	}
+}

@@ -74,6 +74,17 @@ func (c *Compiled) Why(i int) (reasons []string) {
 	return []string{"the program is for " + c.Code.Machine.Name}
 }
 
+// Delays returns why a launch of kernel i may take much longer than its arithmetic and its bytes, for known dimensions.
+func (c *Compiled) Delays(i int, known func(sym.Name) (int64, bool)) []string {
+	k, sizes := c.Loop.Kernels[i], sym.NewDims()
+	for _, name := range k.Dims {
+		if size, ok := known(name); ok {
+			sizes.Set(name, sym.Range{Min: size, Max: size})
+		}
+	}
+	return schedule.Delays(k, c.Code.Machine, sizes)
+}
+
 // LargestStep returns the most arena bytes that one step's operands and results take together, for one binding of the
 // dimensions, and the model's nodes that this step computes. Unless steps are computed in pieces, no plan's arena is
 // smaller.

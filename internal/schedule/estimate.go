@@ -71,6 +71,8 @@ type costs struct {
 	stripQuotient float64 // a quotient or a remainder in a strip, as a number of operations
 	across        float64 // combining the lanes of a reduction
 	smallStride   float64 // a load of one lane, of 32 bits, with a stride of two to four elements
+	group         float64 // a group of products
+	sum           float64 // beginning and storing a sum of products
 }
 
 // portableCosts are for the portable generator, whose strips are long since each operation on one is a call.
@@ -78,9 +80,9 @@ type costs struct {
 // and only strided elements are expensive.
 var (
 	portableCosts = costs{scalar: 5, strip: 12, each: 0.4, unit: 0.2, strided: 1.2, odd: 25, function: 6, lanes: 512,
-		product: 0.11, operand: 0.7, half: 1}
+		product: 0.11, operand: 0.7, half: 1, group: 200, sum: 0.5}
 	registerCosts = costs{scalar: 0.4, strip: 0.4, strided: 0.6, odd: 0.6, function: 0.5, product: 0.11, operand: 0.7,
-		quotient: 4, stripQuotient: 6, across: 8, smallStride: 0.1}
+		quotient: 4, stripQuotient: 6, across: 8, smallStride: 0.1, group: 200, sum: 0.5}
 )
 
 // expensive has the functions that take many instructions.
@@ -104,6 +106,7 @@ type coster struct {
 	lane    sym.Name // the vector loop's variable
 	inner   sym.Name // the innermost loop's variable
 	filled  float64  // average number of used lanes of a strip
+	whole   bool     // strips are taken to be full
 	varying map[sym.Name]bool
 	shapes  map[string]*loop.Param // of parameters and locals
 	known   map[accessKey]sym.Expr // cache of the offsets of accesses; nil while accesses are rewritten
@@ -154,6 +157,9 @@ func (c *coster) as(f *loop.For) *coster {
 	v := *c
 	extent := max(c.guess(f.Extent), 1)
 	v.lane, v.inner, v.filled, v.varying = f.Var, f.Var, extent/math.Ceil(extent/c.lanes), map[sym.Name]bool{f.Var: true}
+	if c.whole {
+		v.filled = c.lanes
+	}
 	return &v
 }
 
@@ -216,9 +222,9 @@ func (c *coster) statement(s loop.Stmt) float64 {
 	case *loop.Contract:
 		m, n, k := c.guess(s.M), c.guess(s.N), c.guess(s.K)
 		if k > fewSteps {
-			total += 200
+			total += c.group
 		}
-		total += 2*m*n*k*c.product + (m*k+n*k)*c.operand + m*n*0.5
+		total += 2*m*n*k*c.product + (m*k+n*k)*c.operand + m*n*c.sum
 	}
 	return total
 }

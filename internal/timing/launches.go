@@ -17,7 +17,7 @@ import (
 // Launch is a kernel launch, host operator or copy, with the fields of weir.KernelTime.
 type Launch struct {
 	Nodes, Kernel, Backend                  string
-	Why                                     []string
+	Why, Delays                             []string
 	Count                                   int
 	Time                                    time.Duration
 	Operations, Done, Slots, Bytes, Weights int64
@@ -42,7 +42,7 @@ func Launches(c *compiler.Compiled, dims []int64) (list []Launch, at map[program
 		switch s := s.(type) {
 		case *program.Launch:
 			l = Launch{Nodes: report.Once(s.Source), Kernel: c.Program.Kernels[s.Kernel], Backend: c.Backend(s.Kernel),
-				Why: c.Why(s.Kernel)}
+				Why: c.Why(s.Kernel), Delays: c.Delays(s.Kernel, known)}
 			cost := c.Cost(s.Kernel)
 			l.Operations, _ = cost.Operations.Eval(known) // 0 if it depends on data
 			done := c.Done(s.Kernel, known)
