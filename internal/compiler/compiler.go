@@ -103,6 +103,8 @@ type Compiled struct {
 	files    Files // of the model; nil: none
 	done     int64 // see letGo
 
+	overwrites map[live.Overwrite]bool // see live.Alias; nil: not remembered
+
 	uncut       string // why nothing is computed in pieces for a budget, for an error; "": everything may be
 	interpreted bool   // see Options.Reference: any constant of the model may be read
 	folder      string // see Options.Folder

@@ -152,7 +152,7 @@ func (c *Compiled) problemOf(a *assembly, kind loop.BufferKind, device string) (
 		p.Buffers = append(p.Buffers, memplan.Buffer{Name: b.Name, Size: size, First: life.First, Last: life.Last})
 		roots = append(roots, b)
 	}
-	live.Alias(a.from, a.time, roots, &p, nil)
+	live.Alias(a.from, a.time, roots, &p, c.overwrites)
 	return p, roots, nil
 }
 

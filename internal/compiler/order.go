@@ -46,6 +46,8 @@ func (c *Compiled) ordered(moves int64) (body []loop.Step, sizes []int64, err er
 	if found == nil {
 		return own, nil, nil
 	}
+	c.overwrites = map[live.Overwrite]bool{} // the two orders have the same kernels
+	defer func() { c.overwrites = nil }()
 	before, err := c.arenaOf(own)
 	if err != nil {
 		return own, nil, err

@@ -11,13 +11,13 @@ func InPlace(k *loop.Kernel, r, w int) bool {
 		return false
 	}
 	stores, ok := 0, true
-	var where string
+	var stored *loop.Store
 	loop.Walk(k.Body, func(s loop.Stmt) bool {
 		switch s := s.(type) {
 		case *loop.Store:
 			if s.To == out.Name {
 				stores++
-				where = out.Offset(s.Index).String()
+				stored = s
 			}
 		case *loop.Contract:
 			for _, t := range []loop.Tile{s.A, s.B, s.C} {
@@ -29,6 +29,7 @@ func InPlace(k *loop.Kernel, r, w int) bool {
 	if !ok || stores != 1 {
 		return false
 	}
+	where := out.Offset(stored.Index)
 	var inside func(body []loop.Stmt) bool
 	inside = func(body []loop.Stmt) bool {
 		store := -1
@@ -51,7 +52,7 @@ func InPlace(k *loop.Kernel, r, w int) bool {
 							same = false
 						}
 						if l.From == in.Name {
-							same = same && i <= store && in.Offset(l.Index).String() == where
+							same = same && i <= store && in.Offset(l.Index).Equal(where)
 						}
 					}
 				})

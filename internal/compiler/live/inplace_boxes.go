@@ -33,7 +33,11 @@ func InPlaceByBoxes(k *loop.Kernel, dims *sym.Dims, r, w int) bool {
 			} else if _, known := b.dims.Get(f.Var); known {
 				return false
 			}
-			_, most := b.dims.Bounds(f.Extent)
+			of := b.dims
+			if !slices.ContainsFunc(f.Extent.Vars(), b.inner) {
+				of = dims // which remembers bounds for other kernels
+			}
+			_, most := of.Bounds(f.Extent)
 			if most != math.MaxInt64 {
 				most = max(most-1, 0)
 			}
@@ -51,6 +55,9 @@ type boxes struct {
 	loops    map[sym.Name]*loop.For
 	accesses []loop.Touches
 }
+
+// inner reports whether a name is the variable of a loop.
+func (b *boxes) inner(name sym.Name) bool { return b.loops[name] != nil }
 
 // ordered finds the loops around all accesses in whose iterations reads come before writes, and reports whether their
 // iterations are disjoint.
