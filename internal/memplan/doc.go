@@ -12,7 +12,8 @@
 // tried. Planning chooses the order; it runs a portfolio of heuristics on concrete sizes at sample bindings and keeps
 // the order that is best over the range. If no single order is good everywhere, a solution has up to four layouts and
 // conditions that choose among them; the arena is then the least of the layouts' formulas. A term of a formula is left
-// out only when sym proves that it can never be the maximum.
+// out only when sym proves that it can never be the maximum: because each of its parts is covered by parts of another
+// term, which is asked once for two sizes, or else as a whole.
 //
 // # The search that proves
 //

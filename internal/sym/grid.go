@@ -14,7 +14,8 @@ const (
 // grid shows e ≥ 0 by writing each name in digits: in units of the common multiple of its quotients' divisors, and the
 // rest. With x = 32q + d, the quotient x // 8 is 4q plus the digit d // 8, which is 0 to 3. e is then a polynomial in
 // quantities that are not negative. Digits in negative terms are replaced by their largest values, and positive terms
-// must cover the negative terms. Other quotients, minima and maxima are first replaced by bounds.
+// must cover the negative terms. Before that, pairs of quotients whose difference is not negative are removed, and
+// other quotients, minima and maxima are replaced by bounds.
 type grid struct {
 	q      *query
 	digits map[hash]int64 // the largest value of a digit
@@ -39,7 +40,7 @@ func (q *query) grid(e Expr) bool {
 const mostCases = 3
 
 // gridByCases shows e ≥ 0 separately for each name being 0 and being at least 1: if it is at least 1, sizes that are
-// rounded up can be bounded by multiples of their units.
+// rounded up can be bounded by multiples of their units, and max(x − 1, 0) is x − 1.
 func (q *query) gridByCases(e Expr, names []Name) bool {
 	if len(names) == 0 {
 		return q.gridAsIs(e)
