@@ -101,6 +101,10 @@ func printRows(list []row) {
 	for _, b := range slices.Sorted(maps.Keys(times)) {
 		stdout.Printf("%-14s %d launches, %.3f ms, %.1f %%\n", b, counts[b], times[b], 100*times[b]/max(total, 1e-9))
 	}
+	if limit := limitOf(list); total > 0 {
+		stdout.Printf("%-14s %.3f ms, %.1f %%: the arithmetic that is executed at the probe's speed, or the reading, "+
+			"whichever takes longer\n", "limit", limit, 100*limit/total)
+	}
 	stdout.Printf("\n%9s %6s %9s %9s %8s %6s %10s  %-9s %-24s %s\n", "ms", "share", "useful", "done", "GB/s", "probe",
 		"bytes", "backend", "kernel", "nodes")
 	for _, r := range list {
@@ -117,6 +121,14 @@ func printRows(list []row) {
 		"memory " +
 		"that hold the bytes, whichever is more")
 	printWhy(list)
+}
+
+// limitOf returns the time of a run whose launches all reach their limits.
+func limitOf(list []row) (limit float64) {
+	for _, r := range list {
+		limit += r.Ms * min(r.PeakShare, 1)
+	}
+	return limit
 }
 
 // printWhy prints the launches that take more than twice the time of their limit, with the reasons.

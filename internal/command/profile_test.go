@@ -51,6 +51,9 @@ func TestWhy(t *testing.T) {
 		{Kernel: "copy", Count: 1, Time: 10 * moment},
 		{Kernel: "little", Count: 1, Time: moment, Delays: []string{"e"}},
 	}, probe)
+	if limit := limitOf(list); math.Abs(limit-0.091) > 1e-9 { // 9,100,000 operations at 100 GFLOP/s
+		t.Errorf("a limit of %v ms", limit)
+	}
 	var got []string
 	for _, r := range list {
 		got = append(got, r.Kernel+": "+strings.Join(r.Why, ", "))
