@@ -18,6 +18,7 @@ type layer struct {
 	units     int64
 	direction string
 	reset     int64 // linear_before_reset of a GRU
+	lengths   bool  // of sequences are an input
 }
 
 // model returns the layer's file with random weights, over x of steps × sequences × 7; the first two extents have names
@@ -50,6 +51,10 @@ func (l layer) model(r *rand.Rand, steps, sequences int64, named bool) []byte {
 			Attribute: attributes}},
 		Output: []*wire.ValueInfoProto{wire.TensorValue("y", float), wire.TensorValue("last", float)},
 	}
+	if l.lengths {
+		g.Input = append(g.Input, wire.TensorValue("lengths", wire.DataTypeOf(dtype.I32), extents[1]))
+		g.Node[0].Input = append(g.Node[0].Input, "lengths")
+	}
 	m := &wire.ModelProto{IRVersion: 8, OpsetImport: []*wire.OperatorSetIDProto{{Version: 17}}, Graph: g}
 	return m.Marshal()
 }
@@ -71,12 +76,17 @@ func TestRecurrent(t *testing.T) {
 		{layer{cell: "RNN", gates: 1, units: 151, direction: "forward"}, 70, 1, false, false},
 		{layer{cell: "RNN", gates: 1, units: 161, direction: "reverse"}, 6, 17, true, false},
 		{layer{cell: "LSTM", gates: 4, units: 17, direction: "bidirectional"}, 3, 2, true, true},
+		{layer{cell: "LSTM", gates: 4, units: 23, direction: "bidirectional", lengths: true}, 6, 5, false, true},
+		{layer{cell: "GRU", gates: 3, units: 33, direction: "reverse", lengths: true}, 4, 3, true, true},
 	} {
 		t.Run(fmt.Sprintf("%d %s %s", i, c.cell, c.direction), func(t *testing.T) {
 			data := c.model(r, c.steps, c.sequences, c.named)
 			device, reference := must(t, data, weir.Options{Target: weir.Vulkan}), must(t, data, weir.Options{Exact: true})
 			defer device.Close()
 			defer reference.Close()
+			for _, h := range device.OnHost() {
+				t.Errorf("%s runs on the host: %s", h.Step, h.Reason)
+			}
 			entries := 0
 			_, kernels := device.DeviceKernels()
 			for _, k := range kernels {
@@ -93,6 +103,13 @@ func TestRecurrent(t *testing.T) {
 			}
 			for _, size := range sizes {
 				inputs := map[string]*tensor.Tensor{"x": normal(r, size[0], size[1], 7)}
+				if c.lengths {
+					of := tensor.Must(tensor.New(dtype.I32, size[1]))
+					for j := range size[1] {
+						of.SetInt(j, r.Int64N(size[0]+1))
+					}
+					inputs["lengths"] = of
+				}
 				got, want := results(t, device, inputs), results(t, reference, inputs)
 				for j := range want {
 					if err := tensor.Compare(got[j], want[j], 1e-5, 1e-5); err != nil {

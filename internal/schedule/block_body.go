@@ -75,7 +75,7 @@ func (w *bodyWriter) body(body []loop.Stmt) (out []loop.Stmt) {
 		case *loop.When:
 			s.Then, s.Else = w.body(s.Then), w.body(s.Else)
 			out = append(out, s)
-		case *loop.Let, *loop.Var, *loop.Set, *loop.Reduce, *loop.Store:
+		case *loop.Let, *loop.Var, *loop.Set, *loop.Reduce, *loop.Store, *loop.Check:
 			out = append(out, s)
 		default:
 			w.not = true

@@ -78,8 +78,8 @@ func (w *Writer) overAll(e sym.Expr) sym.Expr {
 	return sym.Const(max(w.most(e), 0))
 }
 
-// extreme returns a bound, over dimensions only, of an integer for all values of the loop variables in it: an upper
-// bound if up, or else a lower bound. ok is false if it finds none.
+// extreme returns a bound, over dimensions only, of an integer for all values of the loop variables and the checked
+// integers in it: an upper bound if up, or else a lower bound. ok is false if it finds none.
 func (w *Writer) extreme(e sym.Expr, up bool) (sym.Expr, bool) {
 	if w.overDims(e) {
 		return e, true
@@ -150,10 +150,15 @@ func (w *Writer) extremeFactor(f sym.Factor, up bool) (sym.Expr, bool) {
 	return sym.Expr{}, false
 }
 
-// extremeName is extreme for a dimension or a loop variable.
+// extremeName is extreme for a dimension, a loop variable or a checked integer.
 func (w *Writer) extremeName(name sym.Name, up bool) (sym.Expr, bool) {
 	if w.overDims(sym.Var(name)) {
 		return sym.Var(name), true
+	}
+	if c := w.checked[name]; c != nil && up {
+		return w.extreme(c.Max, true)
+	} else if c != nil {
+		return w.extreme(c.Min, false)
 	}
 	extent, known := w.extents[name]
 	switch {

@@ -63,7 +63,7 @@ func compile(k *loop.Kernel, m *loop.Module, machine target.Machine, in func(*Wr
 	}()
 	w := &Writer{kernel: k, machine: machine, ranges: sym.NewMeasure(), dims: m.Dims, divisors: loop.DivisorsOf(k, m),
 		names: map[sym.Name]Integer{}, memories: map[string]*Memory{}, bound: map[string]Value{},
-		extents: map[sym.Name]sym.Expr{}}
+		extents: map[sym.Name]sym.Expr{}, checked: map[sym.Name]*loop.Check{}}
 	w.Language = in(w)
 	for _, name := range k.Dims {
 		w.ranges.Set(name, m.RangeOf(name))

@@ -246,6 +246,7 @@ func (w *Writer) rangesOf(body []loop.Stmt) {
 			low, _ := w.ranges.Of(s.Min)
 			high, _ := w.ranges.Of(s.Max)
 			w.ranges.Set(s.Name, sym.Range{Min: min(low.Min, high.Max), Max: high.Max})
+			w.checked[s.Name] = s
 		}
 		return true
 	})

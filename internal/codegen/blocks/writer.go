@@ -18,9 +18,10 @@ type Writer struct {
 	memories map[string]*Memory
 	bound    map[string]Value // values of Lets, and variables of Vars
 	checks   []*loop.Check
-	extents  map[sym.Name]sym.Expr // of loops, by their variables
-	taken    sym.Expr              // iterations of one thread in the loops written so far, over dimensions
-	longest  sym.Expr              // iterations of one thread in the entry with the most
+	extents  map[sym.Name]sym.Expr    // of loops, by their variables
+	checked  map[sym.Name]*loop.Check // by the integers that they name
+	taken    sym.Expr                 // iterations of one thread in the loops written so far, over dimensions
+	longest  sym.Expr                 // iterations of one thread in the entry with the most
 	tiles    sym.Expr
 	scratch  sym.Expr
 	narrow   []sym.Expr // integers over dimensions that must fit 32 bits: the machine has no others
