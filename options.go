@@ -43,7 +43,7 @@ type Options struct {
 	Cross bool
 	// Exact excludes algorithms that compute by other formulas than the model's: convolutions of 3 × 3 in tiles
 	// (Winograd), whose results differ from direct sums by up to 1e-5 of Σ|x| · max|w|, over the result's own window and
-	// filter. docs/accuracy.md has all bounds.
+	// filter. On a device it also excludes cooperative matrices of floats. docs/accuracy.md has all bounds.
 	Exact bool
 	// Tune times alternatives to the kernels that the scheduler's tables choose, and takes the fastest: Program.Tuned
 	// lists them. It takes ten to twenty seconds and the memory of two programs, and needs an otherwise idle processor.

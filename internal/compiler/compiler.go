@@ -123,6 +123,10 @@ func Compile(m *ir.Module, o Options) (c *Compiled, err error) {
 	// Without Precision, products of a model's bf16 values are computed in f32, with subnormal numbers.
 	if o.Precision != dtype.BF16 || !o.Machine.BF16Faster() {
 		o.Machine.Dot.BF16 = 0
+		o.Machine = o.Machine.WithoutMatrices(dtype.BF16)
+	}
+	if o.ReorderOnly { // cooperative matrices of floats round as the device chooses; those of integers are exact
+		o.Machine = o.Machine.WithoutMatrices(dtype.F16, dtype.BF16)
 	}
 	made := Compiled{IR: m, Machine: o.Machine}
 	c, err = made.compile(o)

@@ -146,7 +146,7 @@ var Passes = []PassRow{
 	{Name: "brain", Weighing: pass.BF16, After: []string{"winograd"}, Before: []string{"beside"},
 		When: func(o *Options) bool {
 			return o.Precision == dtype.BF16 && o.Machine.Dot.BF16 > 1
-		}, Blocks: instead{off: true},
+		},
 		Why: "after winograd, whose convolutions stay in f32: they take less time so than in bf16"},
 	{Name: "beside", Weighing: pass.Beside, After: []string{"winograd", "brain"}, Blocks: instead{off: true},
 		Why: "after winograd and brain, which read weights as layout leaves them; it takes the other convolutions"},

@@ -314,8 +314,8 @@ const (
 
 // Contract adds a product of tiles: C[m, n] += Σ_k A[m, k] × B[k, n] for m < M, n < N, k < K, in C's element type.
 // Integers wrap. Operands of f16 and bf16 are widened; a byte operand and a float operand are multiplied in f32. C is
-// f32, f64, i32, i64 or an unsigned type. Code generators use a register-tiled micro-kernel, an AMX tile or a tensor
-// core.
+// f32, f64, i32, i64 or an unsigned type. Code generators use a register-tiled micro-kernel, an AMX tile or, for a
+// Contract of shared locals outside the Thread loops of a block, cooperative matrices, which add in any order.
 type Contract struct {
 	M, N, K sym.Expr
 	C, A, B Tile

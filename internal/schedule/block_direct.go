@@ -61,7 +61,7 @@ func (s *scheduler) directTiles() (list []productTile) {
 			for _, rows := range directThreads {
 				for _, columns := range directThreads {
 					if threads := rows * columns; threads <= min(mostDirectThreads, s.machine.Limits.Invocations) {
-						list = append(list, productTile{rows * ownRows, columns * ownColumns, 1, ownRows, ownColumns})
+						list = append(list, productTile{rows * ownRows, columns * ownColumns, 1, ownRows, ownColumns, 0})
 					}
 				}
 			}

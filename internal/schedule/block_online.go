@@ -49,7 +49,7 @@ func (s *scheduler) onlineTiles() (list []productTile) {
 			for _, rows := range []int64{1, 2, 4, 8, 16, 32} {
 				for _, columns := range []int64{1, 2, 4, 8, 16, 32} {
 					if threads := rows * columns; threads <= min(rowThreads, s.machine.Limits.Invocations) {
-						list = append(list, productTile{rows * ownRows, columns * ownColumns, 1, ownRows, ownColumns})
+						list = append(list, productTile{rows * ownRows, columns * ownColumns, 1, ownRows, ownColumns, 0})
 					}
 				}
 			}

@@ -25,23 +25,36 @@ import (
 // the other is multiplied, with one barrier for a tile of steps and not two, so that products hide the memory's
 // latency.
 //
+// If the machine has cooperative matrices for the elements of both operands, a tile may be one of those: see
+// block_matrices.go.
+//
 // All extents except the tile's may be dynamic. Elements beyond the rows and columns repeat the last ones, and are not
 // stored; those beyond the steps are 0.
 
 // productTile is the sizes of a block's tile: rows, columns and steps, and the rows and columns of one thread.
-type productTile struct{ rows, columns, steps, ownRows, ownColumns int64 }
+type productTile struct {
+	rows, columns, steps, ownRows, ownColumns int64
+	together                                  int64 // the threads of a block that multiplies matrices; else 0
+}
+
+// shares returns the number of parts of a tile's sums, each of ownRows × ownColumns.
+func (t productTile) shares() int64 { return t.rows / t.ownRows * (t.columns / t.ownColumns) }
 
 // threads returns the number of threads of a block.
-func (t productTile) threads() int64 { return t.rows / t.ownRows * (t.columns / t.ownColumns) }
+func (t productTile) threads() int64 {
+	if t.together > 0 {
+		return t.together
+	}
+	return t.shares()
+}
 
 // productTiles are the candidates, tried in order of their cost.
 var productTiles = []productTile{
-	{128, 128, 8, 8, 8}, {128, 64, 16, 8, 8}, {64, 128, 16, 8, 8}, {64, 64, 16, 8, 8}, {64, 64, 16, 4, 4},
-	{128, 32, 16, 8, 4}, {32, 128, 16, 4, 8},
-	{64, 32, 16, 4, 4}, {32, 64, 16, 4, 4}, {32, 32, 16, 4, 4}, {128, 16, 16, 8, 2}, {16, 128, 16, 2, 8},
-	{64, 16, 16, 4, 2}, {16, 64, 16, 2, 4},
-	{16, 16, 16, 2, 2}, {64, 8, 16, 4, 1}, {8, 64, 16, 1, 4}, {16, 16, 8, 2, 2}, {8, 8, 8, 1, 1}, {8, 8, 4, 1, 1},
-	{4, 4, 4, 1, 1}, {4, 4, 1, 1, 1}, {2, 2, 1, 1, 1},
+	{128, 128, 8, 8, 8, 0}, {128, 64, 16, 8, 8, 0}, {64, 128, 16, 8, 8, 0}, {64, 64, 16, 8, 8, 0}, {64, 64, 16, 4, 4, 0},
+	{128, 32, 16, 8, 4, 0}, {32, 128, 16, 4, 8, 0}, {64, 32, 16, 4, 4, 0}, {32, 64, 16, 4, 4, 0}, {32, 32, 16, 4, 4, 0},
+	{128, 16, 16, 8, 2, 0}, {16, 128, 16, 2, 8, 0}, {64, 16, 16, 4, 2, 0}, {16, 64, 16, 2, 4, 0}, {16, 16, 16, 2, 2, 0},
+	{64, 8, 16, 4, 1, 0}, {8, 64, 16, 1, 4, 0}, {16, 16, 8, 2, 2, 0}, {8, 8, 8, 1, 1, 0}, {8, 8, 4, 1, 1, 0},
+	{4, 4, 4, 1, 1, 0}, {4, 4, 1, 1, 1, 0}, {2, 2, 1, 1, 1, 0},
 }
 
 // product holds the components of a kernel with a sum of products.
@@ -64,7 +77,7 @@ func (s *scheduler) blockProduct(k *loop.Kernel) *loop.Kernel {
 	if p == nil || len(p.rows) == 0 || len(p.columns) == 0 {
 		return nil
 	}
-	tiles := slices.DeleteFunc(slices.Clone(productTiles), func(t productTile) bool {
+	tiles := slices.DeleteFunc(append(s.matrixTiles(p), productTiles...), func(t productTile) bool {
 		return t.threads() > s.machine.Limits.Invocations
 	})
 	return s.cheapest(k, tiles, func(t productTile) float64 { return s.productCost(p, t) },
@@ -84,6 +97,9 @@ const leastPairs, pairedBlocks = 4, 3
 
 // hasPairs reports whether two pairs of tiles pay: not where memory that is read again is as fast as shared memory.
 func (s *scheduler) hasPairs(p *product, t productTile) bool {
+	if t.together > 0 {
+		return s.hasMatrixPairs(p, t)
+	}
 	tiles, fixed := asOneLoop(p.steps).size.CeilDiv(sym.Const(t.steps)).Const()
 	bytes := t.steps * (t.rows + t.columns) * int64(s.machine.SharedBits(p.sum.Bits())/8)
 	return fixed && tiles >= leastPairs && !s.machine.Has(target.CachedReads) &&
@@ -281,10 +297,16 @@ func (s *scheduler) productCost(p *product, t productTile) float64 {
 	rows, columns, steps := ceil(s.sizeOf(p.rows), t.rows), ceil(s.sizeOf(p.columns), t.columns),
 		ceil(s.sizeOf(p.steps), t.steps)
 	blocks := rows * columns * s.sizeOf(p.batch)
-	perStep := float64(t.rows*t.columns)*(1+0.5/float64(t.ownRows)+0.5/float64(t.ownColumns)) +
-		4*float64(t.rows+t.columns) + float64(barrierCost)/float64(t.steps)
+	perProduct := 1 + 0.5/float64(t.ownRows) + 0.5/float64(t.ownColumns)
+	if t.together > 0 {
+		perProduct = matrixCost
+	}
+	perStep := float64(t.rows*t.columns)*perProduct + 4*float64(t.rows+t.columns) + float64(barrierCost)/float64(t.steps)
 	cost, splits := blocks*steps*float64(t.steps)*perStep, float64(s.splitsOf(p, t))
-	if few := busyThreads / (blocks * splits * float64(t.threads())); few > 1 {
+	if t.together > 0 {
+		cost += blocks * splits * matrixSumCost * float64(t.rows*t.columns)
+	}
+	if few := t.busy() / (blocks * splits * float64(t.threads())); few > 1 {
 		cost *= min(few, 16)
 	}
 	if splits > 1 {
@@ -389,10 +411,11 @@ func (w *productWriter) block() []loop.Stmt {
 func (w *productWriter) added(from, count sym.Expr, end func(sums *loop.Local, thread, r,
 	c sym.Expr) []loop.Stmt) []loop.Stmt {
 	t := w.tile
-	threads := sym.Const(t.threads())
+	threads := sym.Const(t.shares())
 	shared := func(hint string, e loop.Expr, n int64) *loop.Local {
-		return &loop.Local{Name: w.names.name(hint), DType: w.tileType(e),
-			Shape: []sym.Expr{sym.Const(t.steps), sym.Const(n)}, Space: loop.Shared}
+		l := &loop.Local{Name: w.names.name(hint), DType: w.tileType(e), Space: loop.Shared}
+		l.Shape = []sym.Expr{sym.Const(t.steps), sym.Const(n + t.padding(l.DType))}
+		return l
 	}
 	var locals []loop.Stmt
 	var fetch, multiply [2]func(tile sym.Expr) []loop.Stmt
@@ -406,6 +429,9 @@ func (w *productWriter) added(from, count sym.Expr, end func(sums *loop.Local, t
 				w.fetch(tileB, w.b, w.columnsOf, w.column, first, t.columns)}
 		}
 		multiply[i] = func(sym.Expr) []loop.Stmt {
+			if t.together > 0 {
+				return []loop.Stmt{w.multiplyTogether(sums, tileA, tileB)}
+			}
 			return []loop.Stmt{w.each(loop.Thread, "t", threads, func(thread sym.Expr) []loop.Stmt {
 				return []loop.Stmt{w.multiply(sums, tileA, tileB, thread)}
 			})}
@@ -413,6 +439,9 @@ func (w *productWriter) added(from, count sym.Expr, end func(sums *loop.Local, t
 	}
 	sums = &loop.Local{Name: w.names.name("sums"), DType: w.sum,
 		Shape: []sym.Expr{threads, sym.Const(t.ownRows), sym.Const(t.ownColumns)}}
+	if t.together > 0 {
+		sums.Space = loop.Shared
+	}
 	body := append(locals, sums, w.begin(sums))
 	if w.pairs == 2 {
 		body = append(body, w.inPairs(from, count, fetch, multiply)...)
@@ -460,6 +489,9 @@ func (w *productWriter) end(sums *loop.Local, finish func(sums *loop.Local, thre
 // eachOwn returns a loop that runs do for each element of each thread's share of a local [threads, rows, columns].
 func (w *productWriter) eachOwn(own *loop.Local, do func(thread, r, c sym.Expr) []loop.Stmt) loop.Stmt {
 	return w.each(loop.Thread, "t", own.Shape[0], func(thread sym.Expr) []loop.Stmt {
+		if w.tile.together > 0 {
+			return do(thread, zero, zero)
+		}
 		return []loop.Stmt{w.each(loop.Each, "r", own.Shape[1], func(r sym.Expr) []loop.Stmt {
 			return []loop.Stmt{w.each(loop.Each, "c", own.Shape[2], func(c sym.Expr) []loop.Stmt { return do(thread, r, c) })}
 		})}
@@ -471,11 +503,11 @@ func zeroOf(dt dtype.DType) loop.Expr { return &loop.Const{Type: dt} }
 
 // tileType returns the type of a tile's elements: the operand's type before widening if the contraction widens it
 // itself.
-func (w *productWriter) tileType(e loop.Expr) dtype.DType {
-	if narrow := narrowOf(e, w.sum); narrow != nil {
+func (p *product) tileType(e loop.Expr) dtype.DType {
+	if narrow := narrowOf(e, p.sum); narrow != nil {
 		return narrow.DType()
 	}
-	return w.sum
+	return p.sum
 }
 
 // narrowOf returns the expression that an operand widens, if a contraction widens it itself; nil otherwise.

@@ -27,7 +27,7 @@ func (s *scheduler) splitsOf(p *product, t productTile) int64 {
 		}
 	}
 	blocks := s.sizeOf(p.batch) * ceil(s.sizeOf(p.rows), t.rows) * ceil(s.sizeOf(p.columns), t.columns)
-	wanted := busyThreads / (blocks * float64(t.threads()))
+	wanted := t.busy() / (blocks * float64(t.threads()))
 	return int64(max(1, min(wanted, ceil(s.sizeOf(p.steps), t.steps)/splitTiles, mostSplits)))
 }
 

@@ -1,13 +1,18 @@
 package target
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/weirml/weir/internal/dtype"
+)
 
 // This file describes machines that run blocks of threads with shared memory: GPUs.
 
 // VulkanName is the name of machines that run SPIR-V through Vulkan.
 const VulkanName = "vulkan"
 
-// The names in Machine.Features of the features of such machines. Each is an optional feature of Vulkan.
+// The names in Machine.Features of the features of such machines. Each is an optional feature of Vulkan. Kinds of
+// cooperative matrices are further features: see Matrix.
 const (
 	Int8            = "int8"             // arithmetic of 8-bit integers
 	Int16           = "int16"            // arithmetic of 16-bit integers
@@ -25,7 +30,7 @@ const (
 	Shuffle         = "shuffle"          // the Limits.Subgroup threads of a subgroup read one another's values
 )
 
-// ShuffleThreads is the largest number of threads of a block that uses Shuffle.
+// ShuffleThreads is the largest number of threads of a block that uses Shuffle or matrices.
 const ShuffleThreads = 256
 
 // HasBlocks reports whether the machine runs kernels as blocks of threads.
@@ -45,8 +50,12 @@ func Vulkan(limits Limits, features ...string) Machine {
 	}
 	features = slices.Clone(features)
 	slices.Sort(features)
-	return Machine{Name: VulkanName, Arch: "spirv", CPU: VulkanName, Features: slices.Compact(features), Threads: 1,
+	m := Machine{Name: VulkanName, Arch: "spirv", CPU: VulkanName, Features: slices.Compact(features), Threads: 1,
 		Limits: limits}
+	if list := m.Matrices(dtype.BF16); len(list) > 0 {
+		m.Dot.BF16 = list[0].Steps
+	}
+	return m
 }
 
 // Within reports whether code for m, a machine of blocks, runs on another: that one has all its features, and no
@@ -58,7 +67,7 @@ func (m Machine) Within(other Machine) bool {
 			return false
 		}
 	}
-	if m.Has(Shuffle) && m.Limits.Subgroup != other.Limits.Subgroup {
+	if (m.Has(Shuffle) || m.HasMatrices()) && m.Limits.Subgroup != other.Limits.Subgroup {
 		return false
 	}
 	return m.Limits.Shared <= other.Limits.Shared && m.Limits.Invocations <= other.Limits.Invocations

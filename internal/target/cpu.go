@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
 )
 
 // The names of machines whose code runs on processors.
@@ -205,12 +206,13 @@ func (m Machine) Halves() bool {
 func (m Machine) BF16Faster() bool { return m.BF16Speed() > 1 }
 
 // BF16Speed returns the approximate number of products of bf16 in the time of one of f32: 2 on AMD's processors with an
-// instruction for them; 1 on others for amd64, whose instruction takes longer; 4 with tile registers. These compute up
-// to 14 times as many if their operands are in the first-level cache, and 4 times while another thread of the core is
-// busy. On arm64 it is 3: an instruction multiplies as many as four of f32, and reading the operands takes the rest.
+// instruction for them; 1 on others for amd64, whose instruction takes longer; 4 with tile registers, and with
+// cooperative matrices. Tile registers compute up to 14 times as many if their operands are in the first-level cache,
+// and 4 times while another thread of the core is busy. On arm64 it is 3: an instruction multiplies as many as four of
+// f32, and reading the operands takes the rest.
 func (m Machine) BF16Speed() float64 {
 	switch {
-	case m.Has("amxbf16"):
+	case m.Has("amxbf16"), len(m.Matrices(dtype.BF16)) > 0:
 		return 4
 	case m.Dot.BF16 > 1 && m.Halves():
 		return 2

@@ -30,6 +30,12 @@ func Profiles() []string { return slices.Sorted(maps.Keys(profiles)) }
 var blockFeatures = []string{Int8, Int16, Int64, Float16, Float64, Storage8, Storage16, Dot8, PhysicalAddress,
 	KeepsSpecial, KeepsSubnormal, CachedReads, Fused, Shuffle}
 
+// featureWords lists the features that a user or a file may name, for an error.
+func featureWords() string {
+	return strings.Join(blockFeatures, ", ") + ", and cooperative matrices such as " +
+		Matrix{matrixTypes[0], 16, 16, 16}.Feature() + ", with elements of f16, bf16 or i8 and sizes of powers of 2"
+}
+
 // mostLimit is the largest limit that a user or a file may name: sums of a few do not overflow.
 const mostLimit = 1 << 40
 
@@ -58,14 +64,14 @@ func ParseLimits(source string) (Machine, error) {
 			}
 			*limits[name] = n
 			subgroup = subgroup || name == "subgroup"
-		case !sets && slices.Contains(blockFeatures, word):
+		case !sets && isBlockFeature(word):
 			features = append(features, word)
-		case !sets && strings.HasPrefix(word, "-") && slices.Contains(blockFeatures, word[1:]):
+		case !sets && strings.HasPrefix(word, "-") && isBlockFeature(word[1:]):
 			features = slices.DeleteFunc(features, func(f string) bool { return f == word[1:] })
 		default:
 			return Machine{}, diag.Inputf("%q in the limits %q", word, source).
 				WithFix("there are the profiles %s, the limits %s, and the features %s", strings.Join(Profiles(), ", "),
-					strings.Join(slices.Sorted(maps.Keys(limits)), ", "), strings.Join(blockFeatures, ", "))
+					strings.Join(slices.Sorted(maps.Keys(limits)), ", "), featureWords())
 		}
 	}
 	if !slices.Contains(features, PhysicalAddress) {
@@ -84,8 +90,8 @@ func ParseLimits(source string) (Machine, error) {
 // returns an error for unknown features, and for limits that no device can have.
 func (m Machine) KnownBlocks() (Machine, error) {
 	for _, f := range m.Features {
-		if !slices.Contains(blockFeatures, f) {
-			return m, diag.Unsupportedf("a device with %q; there are the features %s", f, strings.Join(blockFeatures, ", "))
+		if !isBlockFeature(f) {
+			return m, diag.Unsupportedf("a device with %q; there are the features %s", f, featureWords())
 		}
 	}
 	for _, n := range []int64{m.Limits.Shared, m.Limits.Invocations, m.Limits.Subgroup, m.Limits.Private} {

@@ -9,11 +9,14 @@ import (
 // values; the iterations of a Thread loop are spread over them. There is a barrier before a Thread loop that may touch
 // memory that an earlier one wrote, or write memory that it read.
 
-// blockThreads returns the number of threads of a nest's blocks: the first extent of threads' own locals, or else as
-// many as the widest Thread loop has iterations.
+// blockThreads returns the number of threads of a nest's blocks: as many as a product of matrices takes, or else the
+// first extent of threads' own locals, or else as many as the widest Thread loop has iterations.
 func (w *Writer) blockThreads(n nest) int64 {
 	most := w.machine.Limits.Invocations
 	w.enterNest(n)
+	if threads := w.findMatrices(n.body); threads > 0 {
+		return threads
+	}
 	own := w.ownLocals(n.body)
 	if len(own) > 0 {
 		for _, l := range own {
@@ -141,11 +144,7 @@ func (w *Writer) together(body []loop.Stmt) {
 			if s.Kind != loop.Serial && s.Kind != loop.Each {
 				Refuse("a %s loop in a block", kindWord(s.Kind))
 			}
-			w.settle()
-			w.serial(s, func() {
-				w.together(s.Body)
-				w.settle()
-			})
+			w.blockLoop(s)
 		case *loop.When:
 			w.settle()
 			cond := map[string]bool{}
@@ -165,13 +164,54 @@ func (w *Writer) together(body []loop.Stmt) {
 			w.meet(readsOf([]loop.Stmt{s}), nil)
 			w.check(s, func() { w.together(body[i+1:]) })
 			return
-		case *loop.Store, *loop.Contract:
-			w.spread(&loop.For{Kind: loop.Thread, Var: sym.Bound(w.kernel.Name + " once"), Extent: sym.Const(1),
-				Body: []loop.Stmt{s}})
+		case *loop.Contract:
+			w.blockContract(s)
+		case *loop.Store:
+			w.once(s)
 		default:
 			w.meet(readsOf([]loop.Stmt{s}), nil)
 			w.scalar(s)
 		}
+	}
+}
+
+// once writes a statement that one thread runs.
+func (w *Writer) once(s loop.Stmt) {
+	w.spread(&loop.For{Kind: loop.Thread, Var: sym.Bound(w.kernel.Name + " once"), Extent: sym.Const(1),
+		Body: []loop.Stmt{s}})
+}
+
+// blockLoop writes a loop whose iterations all threads of a block run together.
+func (w *Writer) blockLoop(s *loop.For) {
+	w.settle()
+	var product *matrixProduct
+	if w.sums == nil {
+		product = w.held(s)
+	}
+	if product != nil {
+		w.sums = w.loadSums(product)
+	}
+	w.serial(s, func() {
+		w.together(s.Body)
+		w.settle()
+	})
+	if product != nil {
+		w.storeSums(w.sums)
+		w.sums = nil
+	}
+}
+
+// blockContract writes a Contract of a block: its subgroups compute it together, or else one thread does.
+func (w *Writer) blockContract(s *loop.Contract) {
+	switch p := w.products[s]; {
+	case p == nil:
+		w.once(s)
+	case w.sums != nil && w.sums.same(p):
+		w.addProducts(w.sums, p)
+	default:
+		sums := w.loadSums(p)
+		w.addProducts(sums, p)
+		w.storeSums(sums)
 	}
 }
 

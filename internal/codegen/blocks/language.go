@@ -84,11 +84,29 @@ type Language interface {
 	// MultiplyAdd returns x·y + z; floats may be rounded once or twice.
 	MultiplyAdd(dt dtype.DType, x, y, z ID) ID
 
+	// MatrixType is the type of matrices that the threads of a subgroup share. LoadMatrix loads one from shared memory, at
+	// an offset in elements, and StoreMatrix stores one of sums. MultiplyMatrices returns sums + left · right. All threads
+	// of a subgroup run them.
+	MatrixType(use MatrixUse, x target.Matrix) ID
+	LoadMatrix(use MatrixUse, x target.Matrix, m *Memory, offset sym.Expr, lines Lines) ID
+	StoreMatrix(m *Memory, offset sym.Expr, lines Lines, sums ID)
+	MultiplyMatrices(x target.Matrix, left, right, sums ID) ID
+
 	// Signed returns an integer value as an Integer with a sign; beyond is a bool, whether the value is too large for it.
 	// Report writes the launch's report, at an address, of a value that failed a check, unless another thread did before.
 	Signed(x Value) (v Integer, beyond ID)
 	Report(at ID, check int, x Value, low, high Integer)
 }
+
+// MatrixUse is the place of a matrix in a product.
+type MatrixUse uint32
+
+// The places: Rows × Steps, Steps × Columns, and Rows × Columns of target.Matrix.
+const (
+	MatrixLeft MatrixUse = iota
+	MatrixRight
+	MatrixSums
+)
 
 // Operation is an operation on integers that hold sizes and offsets.
 type Operation int

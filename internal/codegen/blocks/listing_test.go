@@ -244,6 +244,24 @@ func (l *listing) MultiplyAdd(dt dtype.DType, x, y, z ID) ID {
 	return l.make("fma %s %s %s %s", dt, x, y, z)
 }
 
+// uses has the names of the places of matrices.
+var uses = [...]string{MatrixLeft: "left", MatrixRight: "right", MatrixSums: "sums"}
+
+func (l *listing) MatrixType(use MatrixUse, x target.Matrix) ID {
+	return l.fixed(fmt.Sprintf("%s of %s", uses[use], x.Feature()))
+}
+func (l *listing) LoadMatrix(use MatrixUse, x target.Matrix, m *Memory, offset sym.Expr, lines Lines) ID {
+	at := l.kernel.Integer(offset)
+	return l.make("load %s %s %s %+v", l.MatrixType(use, x), l.place(m), at.ID, lines)
+}
+func (l *listing) StoreMatrix(m *Memory, offset sym.Expr, lines Lines, sums ID) {
+	at := l.kernel.Integer(offset)
+	l.say("store matrix %s %s %+v %s", l.place(m), at.ID, lines, sums)
+}
+func (l *listing) MultiplyMatrices(_ target.Matrix, left, right, sums ID) ID {
+	return l.make("multiply matrices %s %s %s", left, right, sums)
+}
+
 func (l *listing) Signed(x Value) (v Integer, beyond ID) {
 	return Integer{x.ID, x.DType.Bits() == 64 && !x.Narrow}, l.Bool(false)
 }

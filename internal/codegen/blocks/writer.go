@@ -33,6 +33,9 @@ type Writer struct {
 	shared       int64           // bytes of the block's shared locals so far
 	thread       sym.Name        // the variable of the Thread loop, if the loop accesses threads' own memory
 	touched      map[string]bool // buffers that Thread loops touched since the last barrier; true if they wrote them
+
+	products map[*loop.Contract]*matrixProduct // that the subgroups of the entry's blocks compute together
+	sums     *matrixSums                       // that the present serial loop holds; nil if it holds none
 }
 
 // begin writes the beginning of an entry: it loads the addresses and the dimensions from the argument block.

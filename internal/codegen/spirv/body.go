@@ -169,7 +169,11 @@ func (b *body) Loop(condition func() id, inside, next func()) {
 // Barrier writes a barrier of the threads of a block, after which each sees the others' earlier writes to shared memory
 // and buffers.
 func (b *body) Barrier() {
-	const workgroup, semantics = 2, 0x8 | 0x100 | 0x40 // acquire and release, of shared memory and of buffers
+	const workgroup, available, visible = 2, 0x2000, 0x4000
+	semantics := uint32(0x8 | 0x100 | 0x40) // acquire and release, of shared memory and of buffers
+	if b.m.vulkan {
+		semantics |= available | visible
+	}
 	scope := b.m.constant32(workgroup)
 	b.do(opControlBarrier, uint32(scope), uint32(scope), uint32(b.m.constant32(semantics)))
 }

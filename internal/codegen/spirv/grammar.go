@@ -116,6 +116,10 @@ const (
 	opMemberDecorate             opcode = 72
 	opPtrAccessChain             opcode = 67
 	opCopyObject                 opcode = 83
+	opTypeCooperativeMatrix      opcode = 4456
+	opCooperativeMatrixLoad      opcode = 4457
+	opCooperativeMatrixStore     opcode = 4458
+	opCooperativeMatrixMulAdd    opcode = 4459
 )
 
 // layouts has the name and the operands of each instruction. An operand is t for a result type, r for a result, i for
@@ -132,7 +136,7 @@ var layouts = map[opcode]layout{
 	opTypeVoid:                   {"OpTypeVoid", "r"},
 	opTypeBool:                   {"OpTypeBool", "r"},
 	opTypeInt:                    {"OpTypeInt", "rnn"},
-	opTypeFloat:                  {"OpTypeFloat", "rn"},
+	opTypeFloat:                  {"OpTypeFloat", "rn<FPEncoding>?"},
 	opTypeVector:                 {"OpTypeVector", "rin"},
 	opTypeArray:                  {"OpTypeArray", "rii"},
 	opTypeStruct:                 {"OpTypeStruct", "ri*"},
@@ -230,6 +234,10 @@ var layouts = map[opcode]layout{
 	opMemberDecorate:             {"OpMemberDecorate", "in<Decoration>"},
 	opPtrAccessChain:             {"OpPtrAccessChain", "triii*"},
 	opCopyObject:                 {"OpCopyObject", "tri"},
+	opTypeCooperativeMatrix:      {"OpTypeCooperativeMatrixKHR", "riiiii"},
+	opCooperativeMatrixLoad:      {"OpCooperativeMatrixLoadKHR", "triii?<MemoryAccess>?"},
+	opCooperativeMatrixStore:     {"OpCooperativeMatrixStoreKHR", "iiii?<MemoryAccess>?"},
+	opCooperativeMatrixMulAdd:    {"OpCooperativeMatrixMulAddKHR", "triii<CooperativeMatrixOperands>?"},
 }
 
 // layout is an instruction's name and operands.
@@ -255,6 +263,9 @@ const (
 	capabilityGroupNonUniformArithmetic        = 63
 	capabilityGroupNonUniformShuffleRelative   = 66
 	capabilityVulkanMemoryModel                = 5345
+	capabilityCooperativeMatrix                = 6022
+	capabilityBFloat16Type                     = 5116
+	capabilityBFloat16CooperativeMatrix        = 5118
 	storageClassInput                          = 1
 	storageClassWorkgroup                      = 4
 	storageClassFunction                       = 7
@@ -287,6 +298,9 @@ const (
 	memoryAccessNone                           = 0
 	memoryAccessVolatile                       = 1
 	memoryAccessAligned                        = 2
+	memoryAccessNonPrivate                     = 32
+	encodingBFloat16                           = 0
+	matrixOperandsSigned                       = 1 | 2 | 4 | 8 // both factors, the summand and the result
 	groupOperationReduce                       = 0
 	packedVectorFormatPackedVectorFormat4x8Bit = 0
 )
@@ -298,7 +312,8 @@ var enumerants = map[string]map[uint32]string{
 		5347: "PhysicalStorageBufferAddresses", 4466: "SignedZeroInfNanPreserve", 4464: "DenormPreserve", 6019: "DotProduct",
 		6018: "DotProductInput4x8BitPacked", 61: "GroupNonUniform", 63: "GroupNonUniformArithmetic",
 		66:   "GroupNonUniformShuffleRelative",
-		5345: "VulkanMemoryModel"},
+		5345: "VulkanMemoryModel", 6022: "CooperativeMatrixKHR", 5116: "BFloat16TypeKHR",
+		5118: "BFloat16CooperativeMatrixKHR"},
 	"StorageClass": {1: "Input", 4: "Workgroup", 7: "Function", 9: "PushConstant", 5349: "PhysicalStorageBuffer"},
 	"Decoration": {2: "Block", 11: "BuiltIn", 35: "Offset", 6: "ArrayStride", 42: "NoContraction",
 		5355: "RestrictPointer", 5356: "AliasedPointer"},
@@ -306,13 +321,16 @@ var enumerants = map[string]map[uint32]string{
 		41: "SubgroupLocalInvocationId"},
 	"ExecutionMode": {17: "LocalSize", 4461: "SignedZeroInfNanPreserve", 4459: "DenormPreserve",
 		4462: "RoundingModeRTE"},
-	"ExecutionModel":     {5: "GLCompute"},
-	"AddressingModel":    {5348: "PhysicalStorageBuffer64"},
-	"MemoryModel":        {1: "GLSL450", 3: "Vulkan"},
-	"FunctionControl":    {0: "None"},
-	"SelectionControl":   {0: "None"},
-	"LoopControl":        {0: "None", 1: "Unroll"},
-	"MemoryAccess":       {0: "None", 1: "Volatile", 2: "Aligned"},
+	"ExecutionModel":   {5: "GLCompute"},
+	"AddressingModel":  {5348: "PhysicalStorageBuffer64"},
+	"MemoryModel":      {1: "GLSL450", 3: "Vulkan"},
+	"FunctionControl":  {0: "None"},
+	"SelectionControl": {0: "None"},
+	"LoopControl":      {0: "None", 1: "Unroll"},
+	"MemoryAccess":     {0: "None", 1: "Volatile", 2: "Aligned", 32: "NonPrivatePointer"},
+	"FPEncoding":       {0: "BFloat16KHR"},
+	"CooperativeMatrixOperands": {0: "NoneKHR", 1: "MatrixASignedComponentsKHR", 2: "MatrixBSignedComponentsKHR",
+		4: "MatrixCSignedComponentsKHR", 8: "MatrixResultSignedComponentsKHR"},
 	"GroupOperation":     {0: "Reduce"},
 	"PackedVectorFormat": {0: "PackedVectorFormat4x8Bit"},
 }

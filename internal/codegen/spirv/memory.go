@@ -126,7 +126,7 @@ func (w *writer) loadAt(m *memory, e element) id {
 	from := w.pointer(raw, e.address)
 	var x id
 	if m.Written { // some drivers assume that memory at an address never changes
-		x = w.op2(opLoad, raw, from, memoryAccessAligned|memoryAccessVolatile, uint32(bits/8))
+		x = w.op2(opLoad, raw, from, w.access(memoryAccessAligned|memoryAccessVolatile), uint32(bits/8))
 	} else {
 		x = w.remembered(computation{op: opLoad, typ: raw, operands: [4]id{from}}, func() id {
 			return w.op2(opLoad, raw, from, memoryAccessAligned, uint32(bits/8))
@@ -160,7 +160,7 @@ func (w *writer) Store(m *memory, offset sym.Expr, x id) {
 	if bits < 32 {
 		x = w.op(opUConvert, raw, x)
 	}
-	w.do(opStore, uint32(to), uint32(x), memoryAccessAligned, uint32(bits/8))
+	w.do(opStore, uint32(to), uint32(x), w.access(memoryAccessAligned), uint32(bits/8))
 }
 
 // replaceBits writes some bits of a word atomically, since other threads may write its other bits.
@@ -169,19 +169,22 @@ func (w *writer) replaceBits(to, shift id, bits int, x id) {
 	mask := w.constant32(1<<bits - 1)
 	x = w.op(opBitwiseAnd, word, x, mask)
 	hole := w.op(opNot, word, w.op(opShiftLeftLogical, word, mask, shift))
-	device, relaxed := w.constant32(1), w.constant32(0)
-	w.op(opAtomicAnd, word, to, device, relaxed, hole)
-	w.op(opAtomicOr, word, to, device, relaxed, w.op(opShiftLeftLogical, word, x, shift))
+	all, relaxed := w.allThreads(), w.constant32(0)
+	w.op(opAtomicAnd, word, to, all, relaxed, hole)
+	w.op(opAtomicOr, word, to, all, relaxed, w.op(opShiftLeftLogical, word, x, shift))
 }
 
 // loadVariable reads an element of a variable.
 func (w *writer) loadVariable(m *memory, at integer) id {
 	typ := w.variableType(m)
-	x := w.op(opLoad, typ, w.element(classOf(m), m.Variable, typ, at.ID))
-	if m.Shared {
-		return w.fromShared(m.DType, x)
+	from := w.element(classOf(m), m.Variable, typ, at.ID)
+	if !m.Shared {
+		return w.op(opLoad, typ, from)
 	}
-	return x
+	if w.vulkan {
+		return w.fromShared(m.DType, w.op2(opLoad, typ, from, w.access(memoryAccessNone)))
+	}
+	return w.fromShared(m.DType, w.op(opLoad, typ, from))
 }
 
 // storeVariable writes an element of a variable.
@@ -190,7 +193,12 @@ func (w *writer) storeVariable(m *memory, at integer, x id) {
 	if m.Shared {
 		x = w.toShared(m.DType, x)
 	}
-	w.do(opStore, uint32(w.element(classOf(m), m.Variable, typ, at.ID)), uint32(x))
+	to := uint32(w.element(classOf(m), m.Variable, typ, at.ID))
+	if m.Shared && w.vulkan {
+		w.do(opStore, to, uint32(x), w.access(memoryAccessNone))
+		return
+	}
+	w.do(opStore, to, uint32(x))
 }
 
 // variableType returns the type of a variable's elements: Held for a thread's own variable, and sharedType for

@@ -23,6 +23,9 @@ type module struct {
 	globals      []uint32      // types, constants and variables, each after those that it uses
 	known        map[string]id // types and constants, by their words
 	functions    []uint32
+	// vulkan: the module has Vulkan's memory model, as matrices require: accesses that other threads of a block see are
+	// not private, and barriers make them available and visible.
+	vulkan bool
 }
 
 // newModule returns an empty module.
@@ -46,7 +49,11 @@ func (m *module) Words() []uint32 {
 	if m.functionSet != 0 {
 		out = appendOp(out, opExtInstImport, append([]uint32{uint32(m.functionSet)}, literal("GLSL.std.450")...)...)
 	}
-	out = appendOp(out, opMemoryModel, addressingModelPhysicalStorageBuffer64, memoryModelGLSL450)
+	model := uint32(memoryModelGLSL450)
+	if m.vulkan {
+		model = memoryModelVulkan
+	}
+	out = appendOp(out, opMemoryModel, addressingModelPhysicalStorageBuffer64, model)
 	return slices.Concat(out, m.entries, m.modes, m.names, m.decorations, m.globals, m.functions)
 }
 
@@ -68,6 +75,23 @@ func literal(s string) []uint32 {
 func (m *module) fresh() id {
 	m.last++
 	return m.last
+}
+
+// allThreads returns the scope of atomic operations that all threads of a launch see.
+func (m *module) allThreads() id {
+	const device, queueFamily = 1, 5
+	if m.vulkan { // the scope of the device is an optional feature of Vulkan's memory model
+		return m.constant32(queueFamily)
+	}
+	return m.constant32(device)
+}
+
+// access returns the flags of an access to memory that other threads may touch, with some other flags.
+func (m *module) access(flags uint32) uint32 {
+	if m.vulkan {
+		flags |= memoryAccessNonPrivate
+	}
+	return flags
 }
 
 // capability declares that the module uses capabilities.

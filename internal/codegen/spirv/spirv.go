@@ -31,6 +31,11 @@ func language(machine target.Machine) func(*blocks.Writer) blocks.Language {
 		w := &writer{module: newModule(), kernel: kernel, machine: machine, numbers: map[id]float64{}, words: map[id]id{}}
 		w.capability(capabilityShader, capabilityPhysicalStorageBufferAddresses)
 		w.extension("SPV_KHR_physical_storage_buffer")
+		if kernel.Cooperates() {
+			w.vulkan = true
+			w.capability(capabilityVulkanMemoryModel, capabilityCooperativeMatrix)
+			w.extension("SPV_KHR_cooperative_matrix")
+		}
 		w.float32Modes()
 		return w
 	}

@@ -24,7 +24,7 @@ func (w *writer) Signed(x value) (v integer, beyond id) {
 // Report writes the launch's report, unless another thread did before.
 func (w *writer) Report(at id, check int, x value, low, high integer) {
 	word := w.intType(32)
-	first := w.op(opAtomicCompareExchange, word, w.pointer(word, at), w.constant32(1), w.constant32(0), w.constant32(0),
+	first := w.op(opAtomicCompareExchange, word, w.pointer(word, at), w.allThreads(), w.constant32(0), w.constant32(0),
 		w.constant32(uint32(check)), w.constant32(0))
 	w.When(w.test(opIEqual, first, w.constant32(0)), func() {
 		typ := w.addressType()

@@ -148,14 +148,27 @@ func (t *printer) operand(letter byte, kind string, typ uint32, words []uint32) 
 	case 'c':
 		return t.number(typ, words)
 	}
-	if kind == "MemoryAccess" && words[0] == memoryAccessVolatile|memoryAccessAligned {
-		return "Volatile|Aligned", 1
-	}
 	name, ok := enumerants[kind][words[0]]
+	if !ok && (kind == "MemoryAccess" || kind == "CooperativeMatrixOperands") {
+		name, ok = flags(enumerants[kind], words[0])
+	}
 	if !ok {
 		return "", 0
 	}
 	return name, 1
+}
+
+// flags returns the names of the bits of a word, the lowest first; false if one has no name.
+func flags(names map[uint32]string, word uint32) (text string, ok bool) {
+	var list []string
+	for ; word != 0; word &= word - 1 {
+		name, ok := names[word&-word]
+		if !ok {
+			return "", false
+		}
+		list = append(list, name)
+	}
+	return strings.Join(list, "|"), true
 }
 
 // str returns the string at the beginning of words, quoted, and the number of its words; 0 if it has no end, or

@@ -51,6 +51,10 @@ const (
 	kindSubgroupControl = 1000225002
 	kindDotProduct      = 1000280000
 	kindMaintenance4    = 1000413001
+	kindMatrixFeatures  = 1000506000
+	kindMatrix          = 1000506001
+	kindMatrixSupport   = 1000506002
+	kindBrainFeatures   = 1000141000
 	apiVersion12        = 1<<22 | 2<<12
 	apiVersion13        = 1<<22 | 3<<12
 	queueCompute        = 2
@@ -320,6 +324,16 @@ type semaphoreWaitInfo struct {
 
 type bufferCopy struct{ from, to, size uint64 }
 
+// matrixKind is VkCooperativeMatrixPropertiesKHR: sizes, the types of the factors, the summand and the result, whether
+// sums saturate, and the scope of the threads that share a matrix.
+type matrixKind struct {
+	head
+	rows, columns, steps       uint32
+	left, right, added, result uint32
+	saturates, scope           uint32
+	_                          uint32
+}
+
 // The sizes in bytes of structures that drivers fill in, each of which begins with a head, and the offsets in bytes of
 // their fields.
 const (
@@ -347,6 +361,7 @@ const (
 	featureInt8              = 48
 	featureTimeline          = 164
 	featureAddress           = 168
+	featureMemoryModel       = 180
 	dotProductSize           = 24
 	featureDotProduct        = 16
 	floatControlsSize        = 88
@@ -364,6 +379,13 @@ const (
 	greatestSubgroup         = 20
 	mostSubgroups            = 24
 	subgroupSizeStages       = 28
+	matrixFeaturesSize       = 24
+	featureMatrix            = 16
+	matrixSupportSize        = 24
+	matrixStages             = 16
+	brainFeaturesSize        = 32
+	featureBrain             = 16
+	featureBrainMatrix       = 24
 	maintenance4Size         = 24
 	maintenanceMostBuffer    = 16
 	maintenance3Size         = 32

@@ -151,11 +151,16 @@ func (d *Device) create() error {
 		control.set(featureFullSubgroups, 1)
 		next = control.address()
 	}
+	var names []uintptr // of extensions
+	names, next = enableMatrices(&p, *m, names, next)
 	f12 := newBlob(&p, features12Size, kindFeatures12, next)
 	f11 := newBlob(&p, features11Size, kindFeatures11, f12.address())
 	features := newBlob(&p, features2Size, kindFeatures2, f11.address())
 	f12.set(featureAddress, 1)
 	f12.set(featureTimeline, 1)
+	if m.HasMatrices() {
+		f12.set(featureMemoryModel, 1)
+	}
 	on(f12, featureInt8, target.Int8)
 	on(f12, featureFloat16, target.Float16)
 	on(f12, feature8Bits, target.Storage8)
@@ -172,9 +177,9 @@ func (d *Device) create() error {
 		return err
 	}
 	if slices.Contains(has, portabilitySubset) { // Vulkan requires it to be enabled if the device has it
-		names := []uintptr{pinString(&p, portabilitySubset)}
-		info.extensions, info.extensionCount = list(&p, names), 1
+		names = append(names, pinString(&p, portabilitySubset))
 	}
+	info.extensions, info.extensionCount = list(&p, names), uint32(len(names))
 	if err := call("vkCreateDevice", d.function("vkCreateDevice"), d.physical.handle, at(&p, &info), 0,
 		at(&p, &d.handle)); err != nil {
 		return err

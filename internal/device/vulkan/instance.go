@@ -296,6 +296,9 @@ func (i *instance) describe(handle uintptr, number int) physical {
 			have = append(have, row.name)
 		}
 	}
+	if slices.Contains(have, target.Shuffle) {
+		have = append(have, i.matrices(handle, f12)...)
+	}
 	d.info.Machine = target.Vulkan(limits, have...)
 	for _, h := range d.memory.heaps[:min(d.memory.heapCount, mostHeaps)] {
 		if h.flags&heapDeviceLocal != 0 {

@@ -37,6 +37,7 @@ func open(t testing.TB) *Device {
 	opened.Do(func() {
 		if opened.device, opened.err = Open(0, Options{Validate: true}); opened.err != nil {
 			t.Logf("WITHOUT THE VALIDATION LAYER (Debian: vulkan-validationlayers): %v", opened.err)
+			Messages() // some loaders say that the layer is missing
 			opened.device, opened.err = Open(0, Options{})
 		}
 	})

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unsafe"
 )
 
 // layouts lists the structures with the names that vulkan_core.h gives to them and to their fields.
@@ -102,6 +103,7 @@ var numbers = []struct {
 	{"offsetof(VkPhysicalDeviceVulkan12Features, shaderInt8)", featureInt8},
 	{"offsetof(VkPhysicalDeviceVulkan12Features, timelineSemaphore)", featureTimeline},
 	{"offsetof(VkPhysicalDeviceVulkan12Features, bufferDeviceAddress)", featureAddress},
+	{"offsetof(VkPhysicalDeviceVulkan12Features, vulkanMemoryModel)", featureMemoryModel},
 	{"sizeof(VkPhysicalDeviceShaderIntegerDotProductFeatures)", dotProductSize},
 	{"offsetof(VkPhysicalDeviceShaderIntegerDotProductFeatures, shaderIntegerDotProduct)", featureDotProduct},
 	{"sizeof(VkPhysicalDeviceFloatControlsProperties)", floatControlsSize},
@@ -183,6 +185,45 @@ var numbers = []struct {
 	{"VK_ERROR_TOO_MANY_OBJECTS", tooManyBlocks},
 }
 
+// later pairs the same of extensions that an older vulkan_core.h does not have.
+var later = []struct {
+	extension, c string
+	here         int64
+}{
+	{"KHR_cooperative_matrix", "sizeof(VkPhysicalDeviceCooperativeMatrixFeaturesKHR)", matrixFeaturesSize},
+	{"KHR_cooperative_matrix", "offsetof(VkPhysicalDeviceCooperativeMatrixFeaturesKHR, cooperativeMatrix)", featureMatrix},
+	{"KHR_cooperative_matrix", "sizeof(VkPhysicalDeviceCooperativeMatrixPropertiesKHR)", matrixSupportSize},
+	{"KHR_cooperative_matrix",
+		"offsetof(VkPhysicalDeviceCooperativeMatrixPropertiesKHR, cooperativeMatrixSupportedStages)", matrixStages},
+	{"KHR_cooperative_matrix", "VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR", kindMatrixFeatures},
+	{"KHR_cooperative_matrix", "VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR", kindMatrix},
+	{"KHR_cooperative_matrix", "VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_PROPERTIES_KHR", kindMatrixSupport},
+	{"KHR_cooperative_matrix", "sizeof(VkCooperativeMatrixPropertiesKHR)", int64(unsafe.Sizeof(matrixKind{}))},
+	{"KHR_cooperative_matrix", "offsetof(VkCooperativeMatrixPropertiesKHR, MSize)",
+		int64(unsafe.Offsetof(matrixKind{}.rows))},
+	{"KHR_cooperative_matrix", "offsetof(VkCooperativeMatrixPropertiesKHR, KSize)",
+		int64(unsafe.Offsetof(matrixKind{}.steps))},
+	{"KHR_cooperative_matrix", "offsetof(VkCooperativeMatrixPropertiesKHR, AType)",
+		int64(unsafe.Offsetof(matrixKind{}.left))},
+	{"KHR_cooperative_matrix", "offsetof(VkCooperativeMatrixPropertiesKHR, CType)",
+		int64(unsafe.Offsetof(matrixKind{}.added))},
+	{"KHR_cooperative_matrix", "offsetof(VkCooperativeMatrixPropertiesKHR, saturatingAccumulation)",
+		int64(unsafe.Offsetof(matrixKind{}.saturates))},
+	{"KHR_cooperative_matrix", "offsetof(VkCooperativeMatrixPropertiesKHR, scope)",
+		int64(unsafe.Offsetof(matrixKind{}.scope))},
+	{"KHR_cooperative_matrix", "VK_COMPONENT_TYPE_FLOAT16_KHR", componentF16},
+	{"KHR_cooperative_matrix", "VK_COMPONENT_TYPE_FLOAT32_KHR", componentF32},
+	{"KHR_cooperative_matrix", "VK_COMPONENT_TYPE_SINT8_KHR", componentI8},
+	{"KHR_cooperative_matrix", "VK_COMPONENT_TYPE_SINT32_KHR", componentI32},
+	{"KHR_cooperative_matrix", "VK_SCOPE_SUBGROUP_KHR", scopeSubgroup},
+	{"KHR_shader_bfloat16", "VK_COMPONENT_TYPE_BFLOAT16_KHR", componentBF16},
+	{"KHR_shader_bfloat16", "sizeof(VkPhysicalDeviceShaderBfloat16FeaturesKHR)", brainFeaturesSize},
+	{"KHR_shader_bfloat16", "offsetof(VkPhysicalDeviceShaderBfloat16FeaturesKHR, shaderBFloat16Type)", featureBrain},
+	{"KHR_shader_bfloat16", "offsetof(VkPhysicalDeviceShaderBfloat16FeaturesKHR, shaderBFloat16CooperativeMatrix)",
+		featureBrainMatrix},
+	{"KHR_shader_bfloat16", "VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_BFLOAT16_FEATURES_KHR", kindBrainFeatures},
+}
+
 // offsets returns the byte offsets of a structure's fields, without those that only pad. A head counts as two fields.
 func offsets(t reflect.Type) []int64 {
 	var out []int64
@@ -229,6 +270,11 @@ func TestLayout(t *testing.T) {
 	}
 	for _, n := range numbers {
 		compare(n.c, n.here)
+	}
+	for _, n := range later { // a header without the extension leaves the number as it is here
+		fmt.Fprintf(&c, "#ifdef VK_%s\n\tprintf(\"%%lld\\n\", (long long)(%s));\n#else\n\tprintf(\"%d\\n\");\n#endif\n",
+			n.extension, n.c, n.here)
+		names, want = append(names, n.c), append(want, n.here)
 	}
 	dir := t.TempDir()
 	source, program := filepath.Join(dir, "layout.c"), filepath.Join(dir, "layout")
