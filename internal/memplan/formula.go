@@ -29,11 +29,12 @@ type algebra struct {
 	atoms    []atom
 	index    map[string]int32
 	proofs   map[string]bool
-	full     []bool          // by class, see filled
-	present  []*sym.Presence // by class
-	left     int             // questions
-	work     meter           // of comparing terms
-	key      []byte          // scratch, as the three that follow
+	shares   map[[2]int32]share // see covered
+	full     []bool             // by class, see filled
+	present  []*sym.Presence    // by class
+	left     int                // questions
+	work     meter              // of comparing terms
+	key      []byte             // scratch, as the three that follow
 	more     []addend
 	less     []addend
 	scratch  []int
@@ -69,8 +70,8 @@ type addend struct {
 // newAlgebra returns an algebra whose only atom is 1.
 func newAlgebra(g *grouping, z *sizes, bindings [][]int64) *algebra {
 	a := &algebra{grouping: g, sizes: z, bindings: bindings, index: map[string]int32{}, proofs: map[string]bool{},
-		known: sym.NewNames(z.names), spread: g.dims.Spread(z.names), left: questions, work: meter{formulaWork},
-		padded: map[int64][]*padded{}}
+		shares: map[[2]int32]share{}, known: sym.NewNames(z.names), spread: g.dims.Spread(z.names), left: questions,
+		work: meter{formulaWork}, padded: map[int64][]*padded{}}
 	a.atom(sym.Const(1))
 	return a
 }
@@ -253,7 +254,7 @@ func (a *algebra) below(x, y term) bool {
 	if len(more) == 0 && !slices.ContainsFunc(less, func(p addend) bool { return !a.atoms[p.atom].notNegative }) {
 		return true
 	}
-	return a.ask(more, less)
+	return a.covered(more, less) || a.ask(more, less)
 }
 
 // ask asks the prover for x ≤ y, unless the answer is known or no questions are left.

@@ -345,8 +345,8 @@ func (pl *planner) solution(chosen []*candidate) *Solution {
 	}
 	s.Proven = pl.dims.LE(s.Arena, s.Least) == sym.Yes // the other direction holds for every plan
 	// The search's own data are released.
-	pl.list, pl.last, pl.instances, pl.atoms, pl.index, pl.proofs, pl.padded, pl.lifetimes.near = nil, nil, nil, nil, nil,
-		nil, nil, nil
+	pl.list, pl.last, pl.instances, pl.atoms, pl.index, pl.proofs, pl.shares, pl.padded, pl.lifetimes.near = nil, nil, nil,
+		nil, nil, nil, nil, nil, nil
 	return s
 }
 

@@ -85,7 +85,7 @@ func byDivisor(divide func(d *sym.Dims, x, y sym.Expr) sym.Expr) func(d *sym.Dim
 		if x.Equal(y) {
 			quotient = divide(d, one, one)
 		}
-		return quotient.Mul(y.Min(one)), d.LE(sym.Const(0), y) == sym.Yes
+		return d.Simplify(quotient.Mul(y.Min(one))), d.LE(sym.Const(0), y) == sym.Yes
 	}
 }
 

@@ -163,7 +163,9 @@ func (e Expr) Subst(with func(name Name) (Expr, bool)) Expr {
 // substitution is the state of Subst.
 type substitution struct {
 	with func(Name) (Expr, bool)
-	done map[*atom]Expr // an absent atom is not visited; an atom that stays maps to itself
+	// settle returns what an atom of new arguments is equal to; nil, or ok false, if nothing is known.
+	settle func(a *atom) (x Expr, ok bool)
+	done   map[*atom]Expr // an absent atom is not visited; an atom that stays maps to itself
 }
 
 // expr returns e with its names replaced; e itself if nothing changes.
@@ -205,6 +207,11 @@ func (s *substitution) atom(a *atom) bool {
 			}
 			if changed {
 				x = rebuild(a.kind, args)
+				if b := x.atom(); b != nil && s.settle != nil {
+					if y, ok := s.settle(b); ok {
+						x = y
+					}
+				}
 			}
 		}
 		s.done[a] = x

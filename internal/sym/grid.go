@@ -45,7 +45,11 @@ func (q *query) gridByCases(e Expr, names []Name) bool {
 	if len(names) == 0 {
 		return q.gridAsIs(e)
 	}
-	at := func(x Expr) Expr { return e.Subst(func(name Name) (Expr, bool) { return x, name == names[0] }) }
+	at := func(x Expr) Expr {
+		s := substitution{with: func(name Name) (Expr, bool) { return x, name == names[0] }, settle: q.onlyArgument,
+			done: map[*atom]Expr{}}
+		return s.expr(e)
+	}
 	if !q.gridByCases(at(Expr{}), names[1:]) {
 		return false
 	}
@@ -80,6 +84,7 @@ func (q *query) gridAsIs(e Expr) bool {
 // simplified bounds a positive multiple of e from below by an expression over names and quotients of a name by a
 // number.
 func (g *grid) simplified(e Expr) (Expr, bool) {
+	e = g.cancelled(e)
 	for range mostUnits {
 		t, a, ok := awkward(e)
 		if a == nil || !ok {
@@ -94,6 +99,10 @@ func (g *grid) simplified(e Expr) (Expr, bool) {
 			return e, false
 		}
 		e = e.Sub(factor.Mul(a.expr()))
+		if x, ok := g.q.onlyArgument(a); ok {
+			e = e.Add(factor.Mul(x))
+			continue
+		}
 		negative, settled := v.hi <= 0, g.q.atomInterval(a)
 		switch {
 		case settled.lo == settled.hi:
@@ -128,6 +137,68 @@ func (g *grid) simplified(e Expr) (Expr, bool) {
 		}
 	}
 	return e, false
+}
+
+// cancelled removes pairs f·(y // l) − f·(x // k) from e, with the same f ≥ 0 and x/k ≤ y/l: they are not negative.
+func (g *grid) cancelled(e Expr) Expr {
+	for again := true; again; {
+		again = false
+	pairs:
+		for _, t := range e.terms() {
+			if t.coef >= 0 {
+				continue
+			}
+			for _, u := range e.terms() {
+				if u.coef > 0 && len(u.atoms) == len(t.atoms) && g.exceeds(u, t) {
+					pair := polynomial([]term{{1, u.atoms}}, 0).Sub(polynomial([]term{{1, t.atoms}}, 0))
+					e, again = e.Sub(pair.scale(min(u.coef, -t.coef))), true
+					break pairs
+				}
+			}
+		}
+	}
+	return e
+}
+
+// exceeds reports whether the products of two terms differ in one quotient, and that of u is shown to be no less.
+func (g *grid) exceeds(u, t term) bool {
+	for _, a := range t.atoms {
+		if x := a.args; a.kind != floorDiv || x[0].atom() != nil && x[0].atom().kind == variable {
+			continue // digits tell more of the quotients of a name
+		}
+		rest := t.without(a, 1)
+		if slices.ContainsFunc(rest, func(f *atom) bool { return g.q.atomInterval(f).lo < 0 }) {
+			continue
+		}
+		for _, b := range u.atoms {
+			if b.kind != floorDiv || compareProducts(u.without(b, 1), rest) != 0 {
+				continue
+			}
+			if x, y, _, ok := commonDivisor(a, b); ok && g.q.interval(a.args[1]).lo >= 1 && g.q.gridAsIs(y.Sub(x)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// onlyArgument returns the argument of an extremum that is always its value; ok is false if none is known to be.
+func (q *query) onlyArgument(a *atom) (x Expr, ok bool) {
+	if a.kind != minimum && a.kind != maximum {
+		return Expr{}, false
+	}
+	for _, x := range a.args {
+		if !slices.ContainsFunc(a.args, func(y Expr) bool {
+			if v := q.interval(x.Sub(y)); a.kind == maximum {
+				return v.lo < 0
+			} else {
+				return v.hi > 0
+			}
+		}) {
+			return x, true
+		}
+	}
+	return Expr{}, false
 }
 
 // roundedUp returns an upper bound of k·(x // k). If x is f·y + c with a name f that is not negative and c < k, the

@@ -24,6 +24,9 @@ func TestGrid(t *testing.T) {
 		"h + 3 - 2*((h + 2)//2)",
 		"((v + 15)//16) + ((v + 31)//32) - 2*((v + 63)//64)",
 		"b*((v + 7)//8) - min(b, 1)*((v + 15)//16)",
+		"((v + 15)//16) - max(v - 1, 0)//16",
+		"(max(v - 1, 0)//16*b + max(v - 1, 0)//16 + b)//8 - (max(v - 1, 0)//64*b + max(v - 1, 0)//64 + b)//8",
+		"64*((v + 15)//16*b//8) - 64*(max(v - 1, 0)//64*b//8)*min(b*v, 1)",
 	} {
 		e, err := Parse(text)
 		if err != nil {
@@ -57,6 +60,11 @@ func TestGrid(t *testing.T) {
 			}
 			if random.IntN(4) == 0 {
 				x = x.FloorDiv(Const(1 + random.Int64N(7)))
+			}
+			if random.IntN(6) == 0 { // two quotients by one divisor, of which one dividend may be the greater
+				k := Const(2 + random.Int64N(7))
+				y := quotient("h").Mul(Var(User("v")).Sub(Const(1)).Max(Const(0)).FloorDiv(Const(1 << random.IntN(4))))
+				x = y.FloorDiv(k).Sub(quotient("h").Mul(quotient("v")).FloorDiv(k)).Mul(Var(User("b")))
 			}
 			e = e.Add(x)
 		}

@@ -62,12 +62,15 @@ func (d *Dims) sharedFactor(e Expr) *atom {
 
 // Times returns x·p.X, or x if x is evidently 0 whenever p.X is.
 func (p Presence) Times(x Expr) Expr {
-	for _, f := range p.factors {
-		if !vanishes(x, f) {
-			return x.Mul(p.X)
-		}
+	if p.needless(x) {
+		return x
 	}
-	return x
+	return x.Mul(p.X)
+}
+
+// needless reports whether x is evidently 0 whenever p.X is.
+func (p Presence) needless(x Expr) bool {
+	return !slices.ContainsFunc(p.factors, func(f Expr) bool { return !vanishes(x, f) })
 }
 
 // vanishes reports whether x is evidently 0 if f is.
@@ -81,4 +84,59 @@ func vanishes(x, f Expr) bool {
 		return x.Equal(Expr{})
 	}
 	return x.c == 0 && (x.n == nil || shared(x.n.terms, a))
+}
+
+// presentQuotient returns x // max(b, 1) if y is that maximum, b is not negative, and x is q·b: it is q·min(b, 1).
+func (d *Dims) presentQuotient(x, y Expr) (quotient Expr, ok bool) {
+	a := y.atom()
+	if a == nil || a.kind != maximum || len(a.args) != 2 || !a.args[1].Equal(Const(1)) {
+		return Expr{}, false
+	}
+	q, remainder := x.divide(a.args[0])
+	if !remainder.Equal(Expr{}) || d.sign(a.args[0]) < zero {
+		return Expr{}, false
+	}
+	return q.Mul(d.simplifyPresence(a.args[0])), true
+}
+
+// simplifyLeast simplifies a minimum.
+func (d *Dims) simplifyLeast(a *atom) Expr {
+	e := d.simplifyExtremum(a)
+	if x, ok := d.presenceOf(e.atom()); ok {
+		return d.simplifyPresence(x)
+	}
+	return e
+}
+
+// presenceOf returns x if an atom is min(x, 1) and x is not negative; ok is false otherwise.
+func (d *Dims) presenceOf(a *atom) (x Expr, ok bool) {
+	if a == nil || a.kind != minimum || len(a.args) != 2 || !a.args[1].Equal(Const(1)) {
+		return Expr{}, false
+	}
+	return a.args[0], d.sign(a.args[0]) >= zero
+}
+
+// simplifyPresence returns min(x, 1) for x that is not negative.
+func (d *Dims) simplifyPresence(x Expr) Expr { return d.Presence(x).X }
+
+// dropPresences drops each factor min(x, 1) from a term whose other factors are 0 if x is.
+func (d *Dims) dropPresences(e Expr) Expr {
+	for again := true; again; {
+		again = false
+	terms:
+		for _, t := range e.terms() {
+			for _, a := range t.atoms {
+				x, ok := d.presenceOf(a)
+				if !ok || len(t.atoms) == 1 {
+					continue
+				}
+				rest := polynomial([]term{{t.coef, t.without(a, 1)}}, 0)
+				if d.Presence(x).needless(rest) {
+					e, again = e.Sub(polynomial([]term{t}, 0)).Add(rest), true
+					break terms
+				}
+			}
+		}
+	}
+	return e
 }

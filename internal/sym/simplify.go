@@ -102,7 +102,7 @@ func (s *simplification) expr(e Expr) Expr {
 		}
 		e = Sum(list...)
 	}
-	return e.joinRemainders()
+	return s.dims.dropPresences(e).joinRemainders()
 }
 
 // atom simplifies an atom and its arguments.
@@ -144,7 +144,7 @@ var simplifiers = [slack + 1]func(d *Dims, a *atom) Expr{
 	floorDiv: (*Dims).simplifyFloor,
 	ceilDiv:  (*Dims).simplifyCeil,
 	modulo:   (*Dims).simplifyMod,
-	minimum:  (*Dims).simplifyExtremum,
+	minimum:  (*Dims).simplifyLeast,
 	maximum:  (*Dims).simplifyExtremum,
 }
 
@@ -202,6 +202,8 @@ func (d *Dims) simplifyFloor(a *atom) Expr {
 		return quotient
 	} else if q, ok := d.constantQuotient(remainder, y); ok {
 		return quotient.Add(Const(q))
+	} else if q, ok := d.presentQuotient(remainder, y); ok {
+		return quotient.Add(q)
 	}
 	return quotient.Add(remainder.FloorDiv(y))
 }
