@@ -103,6 +103,7 @@ type coster struct {
 	kernel  *loop.Kernel
 	tile    float64  // target time of a tile
 	large   float64  // iterations longer than this are cut further inside
+	wanted  int64    // tiles, as far as dimensions decide: for fewer, loops inside shorter iterations are tiles too
 	lane    sym.Name // the vector loop's variable
 	inner   sym.Name // the innermost loop's variable
 	filled  float64  // average number of used lanes of a strip

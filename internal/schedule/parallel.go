@@ -17,6 +17,7 @@ const (
 	// The same for several workers, if a kernel has no products, whose estimates are far too long.
 	leastTileTime   = 3_000
 	leastSharedTime = 6_000
+	namedTileTime   = 8_000 // of a kernel whose extents only a run knows
 )
 
 // chooseTiles makes the outermost each-loops of a kernel parallel, as many of them as give tiles that pay for a call,
@@ -26,9 +27,14 @@ func chooseTiles(s *scheduler, k *loop.Kernel) bool {
 		return false
 	}
 	c := s.coster(k)
+	c.wanted = s.enough()
+	shared := s.machine.Threads > 1 && !contracts(k)
+	if shared {
+		c.tile = namedTileTime
+	}
 	if known(k) {
 		total, least := c.of(k.Body), float64(leastKernelTime)
-		if s.machine.Threads > 1 && !contracts(k) {
+		if shared {
 			least = leastSharedTime
 			c.tile = min(max(total/float64(s.enough()), leastTileTime), tileTime)
 		}
@@ -38,7 +44,7 @@ func chooseTiles(s *scheduler, k *loop.Kernel) bool {
 	}
 	names := s.newNamer(k)
 	for i, stmt := range k.Body {
-		k.Body[i] = c.tiles(stmt.(*loop.For), names)
+		k.Body[i] = c.tiles(stmt.(*loop.For), 1, names)
 	}
 	return true
 }
@@ -68,36 +74,96 @@ func onlyLoops(k *loop.Kernel, e sym.Expr) bool {
 	return true
 }
 
-// tiles returns a nest with its outermost loops parallel.
-func (c *coster) tiles(f *loop.For, names *namer) *loop.For {
+// tiles returns a nest with its outermost loops parallel: as many as are long, or as are needed for the wanted number
+// of tiles whatever the dimensions are. sure is the least number of tiles that the loops around the nest give.
+func (c *coster) tiles(f *loop.For, sure int64, names *namer) *loop.For {
 	if f.Kind == loop.Vector {
 		return c.block(f, names)
 	}
 	inner, ok := loop.Only(f.Body)
-	cost := c.of(f.Body)
-	deeper := ok && (inner.Kind == loop.Each || inner.Kind == loop.Vector && c.lengthy(inner)) &&
+	cost, large := c.of(f.Body), c.large
+	if least, _ := c.dims.Bounds(f.Extent); sure < c.wanted {
+		if sure *= min(max(least, 1), c.wanted); sure < c.wanted {
+			large = min(large, 2*c.tile)
+		}
+	}
+	deeper := ok && (inner.Kind == loop.Each || inner.Kind == loop.Vector && c.lengthy(inner, large)) &&
 		!mentions(inner.Extent, f.Var)
 	switch {
-	case cost > c.large && deeper, deeper && isOne(f.Extent):
-		return &loop.For{Kind: loop.Parallel, Var: f.Var, Extent: f.Extent, Body: []loop.Stmt{c.tiles(inner, names)}}
+	case cost > large && deeper, deeper && isOne(f.Extent):
+		return &loop.For{Kind: loop.Parallel, Var: f.Var, Extent: f.Extent, Body: []loop.Stmt{c.tiles(inner, sure, names)}}
+	case sure < c.wanted && ok && unbounded(f) != nil:
+		return c.twice(f, unbounded(f), names)
 	case cost*2 > c.tile:
 		return &loop.For{Kind: loop.Parallel, Var: f.Var, Extent: f.Extent, Body: f.Body}
 	}
 	return c.block(f, names)
 }
 
-// lengthy reports whether it pays to cut a vector loop.
-func (c *coster) lengthy(f *loop.For) bool {
-	return c.guess(f.Extent)*c.as(f).of(f.Body) > c.large
+// unbounded returns the first loop around the only statement of an each-loop's body whose extent a run decides, such
+// that it can be cut into tiles as well; nil if there is none.
+func unbounded(f *loop.For) *loop.For {
+	vars := []sym.Name{f.Var}
+	for inner, only := loop.Only(f.Body); only && (inner.Kind == loop.Each || inner.Kind == loop.Vector); {
+		if slices.ContainsFunc(vars, func(v sym.Name) bool { return mentions(inner.Extent, v) }) {
+			return nil
+		}
+		if _, fixed := inner.Extent.Const(); !fixed {
+			if inner.Kind == loop.Vector && reducesOut(inner) {
+				return nil
+			}
+			return inner
+		}
+		vars = append(vars, inner.Var)
+		inner, only = loop.Only(inner.Body)
+	}
+	return nil
 }
 
-// block cuts a loop into parallel blocks of iterations, each of a tile's time. The size is a constant if the work of an
-// iteration is; otherwise it depends on the dimensions on which the work depends.
+// twice cuts a loop and a loop inside it into blocks. If iterations are short, a tile has several of the outer loop; if
+// they are long, as only a run decides, a part of one.
+func (c *coster) twice(f, inside *loop.For, names *namer) *loop.For {
+	work := 1.0 // iterations of the loops between
+	for l, _ := loop.Only(f.Body); l != inside; l, _ = loop.Only(l.Body) {
+		work *= c.guess(l.Extent)
+	}
+	size := c.blockSize(inside, work)
+	outer := c.block(f, names)
+	rows := outer.Body[0].(*loop.For)
+	// The loop's copy in the block.
+	inner, _ := loop.Only(rows.Body)
+	for inner.Var != inside.Var {
+		inner, _ = loop.Only(inner.Body)
+	}
+	cut := c.cutInto(inner, size, names)
+	*inner = *cut.Body[0].(*loop.For)
+	outer.Body = []loop.Stmt{&loop.For{Kind: loop.Parallel, Var: cut.Var, Extent: cut.Extent, Body: []loop.Stmt{rows}}}
+	return outer
+}
+
+// lengthy reports whether a vector loop takes longer than a time.
+func (c *coster) lengthy(f *loop.For, than float64) bool {
+	return c.guess(f.Extent)*c.as(f).of(f.Body) > than
+}
+
+// block cuts a loop into parallel blocks of iterations, each of a tile's time.
 func (c *coster) block(f *loop.For, names *namer) *loop.For {
-	inner := c.of(f.Body)
+	size := c.blockSize(f, 1)
+	if c.dims.LE(f.Extent, size) == sym.Yes {
+		return &loop.For{Kind: loop.Parallel, Var: names.bound("t"), Extent: one, Body: []loop.Stmt{f}}
+	}
+	outer := c.cutInto(f, size, names)
+	outer.Kind = loop.Parallel
+	return outer
+}
+
+// blockSize returns the number of a loop's iterations in a tile, which runs through them so many times. It is a constant
+// if the work of an iteration is; otherwise it depends on the dimensions on which the work depends.
+func (c *coster) blockSize(f *loop.For, times float64) sym.Expr {
+	inner := times * c.of(f.Body)
 	multiple := int64(1)
 	if f.Kind == loop.Vector {
-		inner = c.as(f).of(f.Body)
+		inner = times * c.as(f).of(f.Body)
 		multiple = c.strips(inner)
 	}
 	work, each := volume(f.Body), inner
@@ -115,23 +181,13 @@ func (c *coster) block(f *loop.For, names *namer) *loop.For {
 	} else {
 		size = size.FloorDiv(work.Max(one).Mul(sym.Const(multiple))).Max(one).Mul(sym.Const(multiple))
 	}
-	if n, ok := f.Extent.Const(); ok {
-		if b, ok := size.Const(); ok {
-			if b >= n {
-				return &loop.For{Kind: loop.Parallel, Var: names.bound("t"), Extent: one, Body: []loop.Stmt{f}}
-			}
-			// Even blocks.
-			blocks := (n + b - 1) / b
-			even := (n + blocks - 1) / blocks
-			size = sym.Const((even + multiple - 1) / multiple * multiple)
-		}
+	n, fixed := f.Extent.Const()
+	if b, ok := size.Const(); ok && fixed && b < n { // even blocks
+		blocks := (n + b - 1) / b
+		even := (n + blocks - 1) / blocks
+		size = sym.Const((even + multiple - 1) / multiple * multiple)
 	}
-	if c.dims.LE(f.Extent, size) == sym.Yes {
-		return &loop.For{Kind: loop.Parallel, Var: names.bound("t"), Extent: one, Body: []loop.Stmt{f}}
-	}
-	outer := c.cutInto(f, size, names)
-	outer.Kind = loop.Parallel
-	return outer
+	return size
 }
 
 // strips returns a divisor of the block size of a vector loop: many strips, or one if iterations are so long that many

@@ -297,5 +297,5 @@ func (c *coster) inStep(f *loop.For, k *loop.Kernel, names *namer) *loop.For {
 	if !onlyDims(k, f.Extent) || f.Kind == loop.Vector && reducesOut(f) {
 		return &loop.For{Kind: loop.Parallel, Var: names.bound("t"), Extent: one, Body: []loop.Stmt{f}}
 	}
-	return c.tiles(f, names)
+	return c.tiles(f, 1, names)
 }
