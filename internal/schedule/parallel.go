@@ -157,8 +157,8 @@ func (c *coster) block(f *loop.For, names *namer) *loop.For {
 	return outer
 }
 
-// blockSize returns the number of a loop's iterations in a tile, which runs through them so many times. It is a constant
-// if the work of an iteration is; otherwise it depends on the dimensions on which the work depends.
+// blockSize returns the number of iterations of a loop in a tile, if the tile runs through them so many times. It is a
+// constant if the work of an iteration is; otherwise it depends on the dimensions on which the work depends.
 func (c *coster) blockSize(f *loop.For, times float64) sym.Expr {
 	inner := times * c.of(f.Body)
 	multiple := int64(1)
