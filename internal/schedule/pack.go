@@ -86,7 +86,42 @@ func (s *scheduler) planPacks() []*Pack {
 			}
 		}
 	})
-	return slices.DeleteFunc(list, func(p *Pack) bool { return p.columns < 0 || !p.agreed() || !p.lay() })
+	return slices.DeleteFunc(list, func(p *Pack) bool {
+		if p.columns < 0 || !p.agreed() {
+			return true
+		}
+		s.beginPanels(p)
+		return !p.lay()
+	})
+}
+
+// beginPanels makes panels narrower if contractions read a weight in parts, as gated layers do, and a part would begin
+// inside a panel.
+func (s *scheduler) beginPanels(p *Pack) {
+	lanes := int64(s.machine.VectorBytes) / 4
+	for width := p.Width; width >= lanes; width -= lanes {
+		if p.beginsPanels(width) {
+			p.Width = width
+			return
+		}
+	}
+}
+
+// beginsPanels reports whether all contractions that read a weight begin at panels of a width.
+func (p *Pack) beginsPanels(width int64) bool {
+	for _, r := range p.readers {
+		for _, a := range loop.Accesses(r.kernel.Body) {
+			c, ok := a.Stmt.(*loop.Contract)
+			if !ok || a.Tile != &c.B || a.Buffer != r.param.Name {
+				continue
+			}
+			axis := stepOf(c.B.Col)
+			if axis < 0 || !isZero(c.B.Origin[axis].Mod(sym.Const(width))) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // read returns the set of buffers that a step other than a launch reads, that are views or hold views, or that an unfit

@@ -37,7 +37,13 @@ func recurrentTogether(k *nest) bool {
 		write(sym.Const(0), batch)
 		return true
 	}
-	k.Each("b", batch.CeilDiv(block), func(at sym.Expr) { write(at.Mul(block), block.Min(batch.Sub(at.Mul(block)))) })
+	k.Each("b", batch.CeilDiv(block), func(at sym.Expr) {
+		rows := block.Min(batch.Sub(at.Mul(block)))
+		if k.D.EQ(batch.Mod(block), sym.Const(0)) == sym.Yes {
+			rows = block
+		}
+		write(at.Mul(block), rows)
+	})
 	return true
 }
 
