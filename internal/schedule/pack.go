@@ -62,6 +62,7 @@ func (s *scheduler) planPacks() []*Pack {
 		return !refused[b] && b.Kind == loop.Weight && b.View == nil && b.Data != nil && packed(b.DType)
 	}
 	s.divide(packable)
+	s.divideColumns(packable)
 	packs := map[*loop.Buffer]*Pack{}
 	var list []*Pack
 	s.eachList(&s.module.Body, func(steps *[]loop.Step) {
