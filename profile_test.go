@@ -1,6 +1,7 @@
 package weir_test
 
 import (
+	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -128,7 +129,7 @@ func TestDelays(t *testing.T) {
 				}
 			}
 		}
-		if err := p.Close(); err != nil {
+		if err := errors.Join(p.Close(), m.Close()); err != nil {
 			t.Error(err)
 		}
 	}
