@@ -40,7 +40,8 @@ class Part(typing.NamedTuple):
 PARTS = [
     Part("exported", "Exported models, f32", "Models with fixed sizes.", CORE, ["weir", "ort", "openvino", "ncnn", "iree"]),
     Part("sweep", "The sweep", "Models of many kinds, most with named sizes (dyn): eight of scikit-learn and LightGBM, for one row and for a "
-         "thousand, five quantised or narrow ones, and the others in f32.",
+         "thousand, five quantised or narrow ones, and the others in f32. Every run has the same rows: ONNX Runtime, which branches at each node "
+         "of a tree, finds its branches predicted, as those of other rows would not be; Weir's trees have no branches.",
          [*SWEEP, *TREES, *list(QUANTISED)[:5]], ["weir", "ort", "openvino"]),
     Part("bf16", "bf16", "Weir with `--precision bf16`, and OpenVINO with bf16 arithmetic.",
          ["resnet50", "mobilenet_v2", "vgg16", "vit_b_16", "bert_base_s128", "gpt2_prefill_s128", "gpt2_decode_p127", "unet_64"],
