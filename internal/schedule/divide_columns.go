@@ -49,9 +49,7 @@ func (s *scheduler) divideArgument(l *loop.Launch, i int) int {
 	if err != nil {
 		return 0
 	}
-	names := s.newNamer(k)
-	var params []*loop.Param
-	var buffers []*loop.Buffer
+	var contents []*tensor.Tensor
 	for _, part := range parts {
 		begin, step, extent := make([]int64, len(shape)), make([]int64, len(shape)), slices.Clone(shape)
 		for axis := range step {
@@ -62,10 +60,19 @@ func (s *scheduler) divideArgument(l *loop.Launch, i int) int {
 		if !ok {
 			return 0
 		}
-		buffer, p := s.likeWeight(b), *param
-		buffer.Data, buffer.Shape = data, constants(extent)
-		p.Name, p.Shape = names.name(param.Name), constants(extent)
-		params, buffers = append(params, &p), append(buffers, buffer)
+		contents = append(contents, data)
+	}
+	names := s.newNamer(k)
+	var params []*loop.Param
+	buffers := []*loop.Buffer{b} // the first part takes the place of the entire weight
+	for at, data := range contents {
+		if at > 0 {
+			buffers = append(buffers, s.likeWeight(b))
+		}
+		p := *param
+		p.Name, p.Shape = names.name(param.Name), constants(data.Shape())
+		buffers[at].Data, buffers[at].Shape = data, constants(data.Shape())
+		params = append(params, &p)
 	}
 	loop.Walk(k.Body, func(stmt loop.Stmt) bool {
 		if c, ok := stmt.(*loop.Contract); ok && c.B.Buffer == param.Name {
