@@ -198,7 +198,11 @@ func (i *instance) physicals() ([]physical, error) {
 	}
 	var out []physical
 	for n, h := range handles[:min(int(count), len(handles))] {
-		out = append(out, i.describe(h, n))
+		d, err := i.describe(h, n)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, d)
 	}
 	return out, nil
 }
@@ -225,7 +229,7 @@ func cutAtZero(b []byte) string               { s, _, _ := strings.Cut(string(b)
 func (i *instance) function(n string) uintptr { return i.library.address(i.handle, n) }
 
 // describe returns the properties of a device; info.Why is the reason if the device cannot be used.
-func (i *instance) describe(handle uintptr, number int) physical {
+func (i *instance) describe(handle uintptr, number int) (physical, error) {
 	var p pins
 	defer p.Unpin()
 	d := physical{handle: handle, info: device.Info{Name: fmt.Sprintf("%s:%d", target.VulkanName, number)}}
@@ -238,7 +242,7 @@ func (i *instance) describe(handle uintptr, number int) physical {
 	if api < apiVersion12 {
 		d.info.Machine = target.Vulkan(target.Limits{})
 		d.info.Why = fmt.Sprintf("it has Vulkan %d.%d, and 1.2 is needed", api>>22&127, api>>12&1023)
-		return d
+		return d, nil
 	}
 	driver := newBlob(&p, driverSize, kindDriver, 0)
 	maintenance := newBlob(&p, maintenance3Size, kindMaintenance3, driver.address())
@@ -297,7 +301,11 @@ func (i *instance) describe(handle uintptr, number int) physical {
 		}
 	}
 	if slices.Contains(have, target.Shuffle) {
-		have = append(have, i.matrices(handle, f12)...)
+		matrices, err := i.matrices(handle, f12)
+		if err != nil {
+			return d, err
+		}
+		have = append(have, matrices...)
 	}
 	d.info.Machine = target.Vulkan(limits, have...)
 	for _, h := range d.memory.heaps[:min(d.memory.heapCount, mostHeaps)] {
@@ -306,7 +314,7 @@ func (i *instance) describe(handle uintptr, number int) physical {
 		}
 	}
 	d.family, d.info.Why = i.whyNot(&d, f12)
-	return d
+	return d, nil
 }
 
 // shuffles reports whether blocks of a multiple of a subgroup's threads, of at most target.ShuffleThreads, can consist

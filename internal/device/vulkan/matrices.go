@@ -29,14 +29,14 @@ const scopeSubgroup = 3
 
 // matrices returns the features of a device's cooperative matrices that code can use. The code needs Vulkan's memory
 // model, and subgroups as for target.Shuffle.
-func (i *instance) matrices(handle uintptr, f12 blob) (features []string) {
+func (i *instance) matrices(handle uintptr, f12 blob) (features []string, err error) {
 	if f12.word(featureMemoryModel) == 0 {
-		return nil
+		return nil, nil
 	}
 	has, err := i.extensions("vkEnumerateDeviceExtensionProperties", handle)
 	get := i.function("vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR")
 	if err != nil || get == 0 || !slices.Contains(has, matrixExtension) {
-		return nil // matrices are not necessary
+		return nil, err
 	}
 	var p pins
 	defer p.Unpin()
@@ -52,37 +52,36 @@ func (i *instance) matrices(handle uintptr, f12 blob) (features []string) {
 	do(i.function("vkGetPhysicalDeviceProperties2"), handle,
 		newBlob(&p, properties2Size, kindProperties2, support.address()).address())
 	if matrix.word(featureMatrix) == 0 || support.word(matrixStages)&stageCompute == 0 {
-		return nil
+		return nil, nil
 	}
 	brains := brain.word(featureBrain) != 0 && brain.word(featureBrainMatrix) != 0
-	for _, k := range i.matrixKinds(handle, get) {
+	kinds, err := i.matrixKinds(handle, get)
+	for _, k := range kinds {
 		if x, ok := k.known(); ok && (x.DType != dtype.BF16 || brains) {
 			features = append(features, x.Feature())
 		}
 	}
-	return features
+	return features, err
 }
 
 // matrixKinds returns the kinds of matrices that a driver enumerates with the function get.
-func (i *instance) matrixKinds(handle, get uintptr) []matrixKind {
+func (i *instance) matrixKinds(handle, get uintptr) ([]matrixKind, error) {
 	const name, most = "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR", 4096
 	var p pins
 	defer p.Unpin()
 	var count uint32
-	if call(name, get, handle, at(&p, &count), 0) != nil {
-		return nil
+	if err := call(name, get, handle, at(&p, &count), 0); err != nil {
+		return nil, err
 	}
 	list := make([]matrixKind, min(count, most))
 	if count = uint32(len(list)); count == 0 {
-		return nil
+		return nil, nil
 	}
 	for n := range list {
 		list[n].kind = kindMatrix
 	}
-	if call(name, get, handle, at(&p, &count), at(&p, &list[0])) != nil {
-		return nil
-	}
-	return list[:min(int(count), len(list))]
+	err := call(name, get, handle, at(&p, &count), at(&p, &list[0]))
+	return list[:min(int(count), len(list))], err
 }
 
 // known returns a kind as code uses it: subgroups share its matrices, sums are of the type that target.Matrix says, and
