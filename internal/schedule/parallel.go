@@ -29,18 +29,18 @@ func chooseTiles(s *scheduler, k *loop.Kernel) bool {
 	c := s.coster(k)
 	c.wanted = s.enough()
 	shared := s.machine.Threads > 1 && !contracts(k)
-	if shared {
-		c.tile = namedTileTime
-	}
-	if known(k) {
+	switch {
+	case known(k):
 		total, least := c.of(k.Body), float64(leastKernelTime)
 		if shared {
 			least = leastSharedTime
-			c.tile = min(max(total/float64(s.enough()), leastTileTime), tileTime)
+			c.tile = min(max(total/float64(c.wanted), leastTileTime), tileTime)
 		}
 		if total < least {
 			return false
 		}
+	case shared:
+		c.tile = namedTileTime
 	}
 	names := s.newNamer(k)
 	for i, stmt := range k.Body {
@@ -82,19 +82,24 @@ func (c *coster) tiles(f *loop.For, sure int64, names *namer) *loop.For {
 	}
 	inner, ok := loop.Only(f.Body)
 	cost, large := c.of(f.Body), c.large
-	if least, _ := c.dims.Bounds(f.Extent); sure < c.wanted {
-		if sure *= min(max(least, 1), c.wanted); sure < c.wanted {
-			large = min(large, 2*c.tile)
-		}
+	if sure < c.wanted {
+		least, _ := c.dims.Bounds(f.Extent)
+		sure *= min(max(least, 1), c.wanted)
+	}
+	if sure < c.wanted {
+		large = min(large, 2*c.tile)
 	}
 	deeper := ok && (inner.Kind == loop.Each || inner.Kind == loop.Vector && c.lengthy(inner, large)) &&
 		!mentions(inner.Extent, f.Var)
-	switch {
-	case cost > large && deeper, deeper && isOne(f.Extent):
+	if deeper && (cost > large || isOne(f.Extent)) {
 		return &loop.For{Kind: loop.Parallel, Var: f.Var, Extent: f.Extent, Body: []loop.Stmt{c.tiles(inner, sure, names)}}
-	case sure < c.wanted && ok && unbounded(f) != nil:
-		return c.twice(f, unbounded(f), names)
-	case cost*2 > c.tile:
+	}
+	if sure < c.wanted {
+		if inside := unbounded(f); inside != nil {
+			return c.twice(f, inside, names)
+		}
+	}
+	if cost*2 > c.tile {
 		return &loop.For{Kind: loop.Parallel, Var: f.Var, Extent: f.Extent, Body: f.Body}
 	}
 	return c.block(f, names)

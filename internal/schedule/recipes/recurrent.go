@@ -24,7 +24,7 @@ func recurrentTogether(k *nest) bool {
 		return false
 	}
 	batch := chains[0].Extent
-	block := sym.Const(k.together(chains))
+	block := sym.Const(k.sequences(chains))
 	most := k.D.Simplify(block.Min(batch))
 	write := func(first, rows sym.Expr) {
 		for _, f := range chains {
@@ -47,10 +47,10 @@ func recurrentTogether(k *nest) bool {
 	return true
 }
 
-// together returns the number of sequences that go through the steps together: as many as a product of good speed has
+// sequences returns the number of sequences that go through the steps together: as many as a product of good speed has
 // rows, or fewer, so that several workers have as many sequences each, if a worker's cache holds the weights. Workers
 // that share the steps of one block instead wait for each other in every step.
-func (k *nest) together(chains []*loop.For) int64 {
+func (k *nest) sequences(chains []*loop.For) int64 {
 	most := 2 * k.sizes.Lanes
 	batch, fixed := chains[0].Extent.Const()
 	if !fixed || len(chains) > 1 || batch < 1 || k.weights(chains[0].Body) > k.sizes.Streamed {
